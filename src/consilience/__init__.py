@@ -1,0 +1,68 @@
+"""Bayesian learning without a centre: decentralized Langevin sampling on JAX.
+
+The public names load on first use, so that `import consilience` and the command line's help stay quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from consilience.version import __version__
+
+if TYPE_CHECKING:
+    from consilience import diagnostics, graphs, models, schedules, theory
+    from consilience.checks import check
+    from consilience.errors import ConsilienceError
+    from consilience.plans import Plan
+    from consilience.problems import Problem
+    from consilience.samplers import dula
+    from consilience.sampling import Run, resume, sample
+    from consilience.schedules import Constant, FromTo, Polynomial
+
+_HOME = {
+    "Constant": "schedules",
+    "ConsilienceError": "errors",
+    "FromTo": "schedules",
+    "Plan": "plans",
+    "Polynomial": "schedules",
+    "Problem": "problems",
+    "Run": "sampling",
+    "check": "checks",
+    "dula": "samplers",
+    "resume": "sampling",
+    "sample": "sampling",
+}
+_MODULES = ("diagnostics", "graphs", "models", "schedules", "theory")
+
+__all__ = [
+    "ConsilienceError",
+    "Constant",
+    "FromTo",
+    "Plan",
+    "Polynomial",
+    "Problem",
+    "Run",
+    "__version__",
+    "check",
+    "diagnostics",
+    "dula",
+    "graphs",
+    "models",
+    "resume",
+    "sample",
+    "schedules",
+    "theory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"consilience.{name}")
+    if name in _HOME:
+        return getattr(importlib.import_module(f"consilience.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'consilience' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,160 @@
+"""The commands: each parses its options, calls the library and prints what comes back.
+
+The library is imported inside the commands, so that `--help` does not wait for JAX.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Target = Annotated[str, typer.Argument(help="An experiment (see `experiments`), PLAN.toml, or module:attribute.")]
+RunPath = Annotated[Path, typer.Argument(help="The directory of a run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print machine-readable results on standard output.")]
+Agents = Annotated[int | None, typer.Option("--agents", "-n", min=1, help="Number of agents.")]
+GraphName = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        help="ring, path, star, complete, grid, torus, barbell, erdos-renyi, watts-strogatz, random-geometric.",
+    ),
+]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps.")]
+BurnIn = Annotated[int | None, typer.Option("--burn-in", min=0, help="First steps that are not stored.")]
+StoreEvery = Annotated[int | None, typer.Option("--store-every", min=1, help="Store a draw every so many steps.")]
+Chains = Annotated[int | None, typer.Option("--chains", min=1, help="Independent copies of the network.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Decides every random number.")]
+BatchSize = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a minibatch.")]
+StepSize = Annotated[float | None, typer.Option("--step-size", help="A constant step size.")]
+Consensus = Annotated[float | None, typer.Option("--consensus", help="A constant consensus step.")]
+Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="1 samples the posterior.")]
+DType = Annotated[str | None, typer.Option("--dtype", help="float32 or float64.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run [default: runs/NAME-TIME].")]
+
+
+def run(
+    target: Target,
+    agents: Agents = None,
+    graph: GraphName = None,
+    steps: Steps = None,
+    burn_in: BurnIn = None,
+    store_every: StoreEvery = None,
+    chains: Chains = None,
+    seed: Seed = None,
+    batch_size: BatchSize = None,
+    step_size: StepSize = None,
+    consensus: Consensus = None,
+    temperature: Temperature = None,
+    dtype: DType = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Sample a posterior over a network of agents, and report."""
+    from consilience.cli import display
+    from consilience.experiments import load_problem
+    from consilience.runs.directory import require_free
+    from consilience.sampling import sample
+    from consilience.studies import start_study
+    from consilience.targets import plans_for
+
+    path = out or Path("runs") / f"{_short(target)}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    require_free(path)
+    plans = plans_for(
+        target, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
+        num_chains=chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
+        temperature=temperature, dtype=dtype,
+    )  # fmt: skip
+    with display.Display(quiet=as_json) as screen:
+        if len(plans) > 1:
+            start_study(target, plans, path, screen.follow)
+        else:
+            sample(load_problem(plans[0]), plans[0], path, progress=screen.follow(plans[0]))
+    _finish(path, as_json)
+
+
+def resume(path: RunPath, as_json: Json = False) -> None:
+    """Continue a run (or a study) that was interrupted."""
+    from consilience import sampling, studies
+    from consilience.cli import display
+
+    with display.Display(quiet=as_json) as screen:
+        if studies.is_study(path):
+            studies.continue_study(path, screen.follow)
+        else:
+            sampling.resume(path, progress=screen.follow(sampling.Run(path).plan))
+    _finish(path, as_json)
+
+
+def report(path: RunPath, as_json: Json = False) -> None:
+    """Redraw the report of a run from its directory."""
+    _finish(path, as_json)
+
+
+def check(
+    target: Target,
+    agents: Agents = None,
+    graph: GraphName = None,
+    steps: Steps = None,
+    chains: Chains = None,
+    batch_size: BatchSize = None,
+    step_size: StepSize = None,
+    consensus: Consensus = None,
+    temperature: Temperature = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a plan is stable and inside the theorems, without running it."""
+    from consilience import checks
+    from consilience.cli import display
+    from consilience.engines.simulate import require_matching
+    from consilience.experiments import load_problem
+    from consilience.targets import plans_for
+
+    results: list[tuple[Any, list[checks.Finding]]] = []
+    for plan in plans_for(
+        target, num_agents=agents, graph=graph, num_steps=steps, num_chains=chains, batch_size=batch_size,
+        step_size=step_size, consensus=consensus, temperature=temperature,
+    ):  # fmt: skip
+        problem = load_problem(plan) if plan.problem else None
+        if problem is not None:
+            require_matching(problem, plan)
+        results.append((plan, checks.check(plan, problem)))
+    if as_json:
+        typer.echo(json.dumps([[finding.to_dict() for finding in findings] for _, findings in results], indent=2))
+    else:
+        display.print_findings(results)
+    if any(finding.level == "error" for _, findings in results for finding in findings):
+        raise typer.Exit(2)
+
+
+def experiments(as_json: Json = False) -> None:
+    """List the experiments that `run` knows by name."""
+    from consilience.cli import display
+    from consilience.experiments import EXPERIMENTS
+
+    if as_json:
+        typer.echo(json.dumps({name: found.title for name, found in EXPERIMENTS.items()}, indent=2))
+    else:
+        display.print_experiments(EXPERIMENTS)
+
+
+def _finish(path: Path, as_json: bool) -> None:
+    """Write the report, and print the summary or a short table and the report's path."""
+    from consilience.cli import display
+    from consilience.runs.files import read_json
+    from consilience.sampling import Run
+    from consilience.studies import is_study, report_study
+
+    page = report_study(path) if is_study(path) else Run(path).report()
+    summary = read_json(path / "summary.json")
+    if as_json:
+        typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
+    else:
+        display.print_result(summary, page)
+
+
+def _short(target: str) -> str:
+    return Path(target).stem if target.endswith(".toml") else target.split(":")[0].split(".")[-1]

@@ -1,0 +1,74 @@
+"""`consilience`: the commands, and how errors reach the user: one line, never a traceback for his own mistake."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from consilience.cli import commands
+from consilience.errors import ConsilienceError, InputError, Interrupted
+from consilience.version import __version__
+
+_UsageError: Any = typer.BadParameter.__base__  # what the parser raises for any wrong option
+
+app = typer.Typer(
+    name="consilience",
+    help="Bayesian learning without a centre: agents that keep their data sample one posterior.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(commands.run)
+app.command("resume")(commands.resume)
+app.command("report")(commands.report)
+app.command("check")(commands.check)
+app.command("experiments")(commands.experiments)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"consilience {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of the program as a whole."""
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 2 the user's mistake, 130 interrupted, 1 anything else."""
+    sys.path.insert(0, os.getcwd())  # so that module:attribute finds the user's own modules
+    try:
+        code = app(standalone_mode=False)
+    except _UsageError as error:
+        _fail(
+            f"{getattr(error, 'format_message', error.__str__)()} (consilience --help lists commands and options)",
+            2,
+        )
+    except (typer.Abort, KeyboardInterrupt):
+        _fail("interrupted", 130)
+    except Interrupted as error:
+        _fail(str(error), 130)
+    except InputError as error:
+        _fail(str(error), 2)
+    except ConsilienceError as error:
+        _fail(str(error), 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"Error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

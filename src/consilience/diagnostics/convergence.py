@@ -1,0 +1,70 @@
+"""Effective sample size and R-hat by ArviZ, kept apart for the three things they may be computed over.
+
+- **Chains** are independent copies of the whole network: R-hat across chains of one agent says whether sampling
+  has converged. A single chain is split in two halves.
+- **Agents** of one chain are tied together by consensus: R-hat across agents says whether they agree with each
+  other, and nothing about convergence. Their draws must never be counted as independent ones.
+- The **network average** `w̄` is what the theorems speak about.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_MOST_DRAWS = 20_000
+
+
+class Convergence(NamedTuple):
+    """Diagnostics of draws `(chains, agents, draws, size)`, each an array over what its name says."""
+
+    rhat_chains: np.ndarray
+    """`(agents, size)`: R-hat across chains, for each agent."""
+    rhat_agents: np.ndarray
+    """`(size,)`: R-hat across agents (the largest over chains)."""
+    rhat_average: np.ndarray
+    """`(size,)`: R-hat across chains of the network average."""
+    ess_agents: np.ndarray
+    """`(agents, size)`: bulk effective sample size of each agent, all chains together."""
+    ess_average: np.ndarray
+    """`(size,)`: bulk effective sample size of the network average."""
+
+
+def convergence(draws: np.ndarray) -> Convergence:
+    """Compute all diagnostics; chains of more than 20,000 draws are thinned to that evenly."""
+    draws = np.asarray(draws, float)
+    chains, agents, length, size = draws.shape
+    draws = draws[:, :, :: max(1, length // _MOST_DRAWS)]
+    average = draws.mean(1)
+    agents_as_chains = [_rhat(draws[c]) for c in range(chains)] if agents > 1 else [np.ones(size)]
+    return Convergence(
+        rhat_chains=np.stack([_rhat(draws[:, i]) for i in range(agents)]),
+        rhat_agents=np.max(agents_as_chains, axis=0),
+        rhat_average=_rhat(average),
+        ess_agents=np.stack([_ess(draws[:, i]) for i in range(agents)]),
+        ess_average=_ess(average),
+    )
+
+
+def _rhat(draws: np.ndarray) -> np.ndarray:
+    if len(draws) == 1:  # ArviZ wants two chains
+        half = draws.shape[1] // 2
+        draws = np.stack([draws[0, :half], draws[0, half : 2 * half]])
+    return _by_arviz("rhat", draws)
+
+
+def _ess(draws: np.ndarray) -> np.ndarray:
+    return _by_arviz("ess", draws)
+
+
+def _by_arviz(statistic: str, draws: np.ndarray) -> np.ndarray:
+    """Apply an ArviZ statistic to `(chains, draws, size)`; too few draws give NaN."""
+    if draws.shape[1] < 4:
+        return np.full(draws.shape[-1], np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major version on import
+        import arviz
+    function: Any = getattr(arviz, statistic)
+    return np.array([float(function(draws[..., column])) for column in range(draws.shape[-1])])

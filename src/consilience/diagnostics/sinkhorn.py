@@ -1,0 +1,51 @@
+"""The Sinkhorn distance between two sets of draws, as the paper measures it (Cuturi, 2013).
+
+It is the transport cost `⟨P, C⟩` of the entropy-regularised optimal plan `P` between the two sets, with Euclidean
+cost `C` and regularisation `λ = 0.1`, by OTT. Two sets of draws from the very same distribution do not score 0:
+the regularisation blurs the plan, and finite sets differ. Always show that floor beside a result.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from consilience.errors import InputError
+
+REGULARISATION = 0.1
+_MOST_ITERATIONS = 10_000
+
+
+def sinkhorn_distance(first: np.ndarray, second: np.ndarray, regularisation: float = REGULARISATION) -> float:
+    """The Sinkhorn distance between draws `(m, size)` and `(n, size)`, equally weighted."""
+    first, second = (np.asarray(draws, np.float32).reshape(len(draws), -1) for draws in (first, second))
+    cost, converged = _solver()(first, second, regularisation)
+    if not bool(converged):
+        raise InputError(
+            f"the Sinkhorn iteration did not converge with regularisation {regularisation:g}: use a larger one, or "
+            "rescale the parameters"
+        )
+    return float(cost)
+
+
+@cache
+def _solver() -> Any:
+    import jax
+    from ott.geometry import costs, pointcloud
+    from ott.solvers import linear
+    from ott.solvers.linear.acceleration import Momentum
+
+    @jax.jit
+    def solve(first: jax.Array, second: jax.Array, regularisation: float) -> Any:
+        geometry = pointcloud.PointCloud(first, second, cost_fn=costs.Euclidean(), epsilon=regularisation)
+        output = linear.solve(
+            geometry,
+            max_iterations=_MOST_ITERATIONS,
+            threshold=1e-4,
+            momentum=Momentum(value=1.5),  # type: ignore[call-arg]  # over-relaxation: a third of the iterations
+        )
+        return output.primal_cost, output.converged
+
+    return solve

@@ -1,0 +1,73 @@
+"""Every exception that Consilience raises, in one tree.
+
+    ConsilienceError
+    ├── InputError            what the user gave cannot be used (also a ValueError)
+    │   ├── GraphError        disconnected, directed, bad weights
+    │   ├── ScheduleError     a step-size sequence that is not one
+    │   ├── ProblemError      shards, likelihood, prior or initial value
+    │   ├── PlanError         a plan with unknown, missing or contradicting entries
+    │   │   └── UnstableError a plan whose dynamics cannot stay bounded
+    │   └── RunError          a directory that is not the run it should be
+    ├── NonFiniteError        sampling left the finite numbers
+    ├── StorageError          the disk refused to take what was sampled
+    ├── CheckpointError       no checkpoint can be read
+    └── Interrupted           the user stopped the run; it can be resumed
+
+A message says what was expected, what was received and what to do.
+"""
+
+
+class ConsilienceError(Exception):
+    """Base of all errors raised on purpose by this package."""
+
+
+class InputError(ConsilienceError, ValueError):
+    """The user's input cannot be used; the message says how to mend it."""
+
+
+class GraphError(InputError):
+    """The graph is not a connected undirected graph with positive weights."""
+
+
+class ScheduleError(InputError):
+    """The step-size sequence is not positive or not defined."""
+
+
+class ProblemError(InputError):
+    """The problem's data, likelihood, prior or initial value cannot be used."""
+
+
+class PlanError(InputError):
+    """The plan has an entry that is unknown, missing or contradicts another."""
+
+
+class UnstableError(PlanError):
+    """The plan's step sizes make the dynamics diverge."""
+
+
+class RunError(InputError):
+    """The directory does not hold the run that was expected there."""
+
+
+class NonFiniteError(ConsilienceError):
+    """A position became infinite or not a number while sampling."""
+
+
+class StorageError(ConsilienceError):
+    """A run's directory could not be written."""
+
+
+class CheckpointError(ConsilienceError):
+    """No usable checkpoint was found."""
+
+
+class Interrupted(ConsilienceError):  # noqa: N818 - it is no error
+    """The user stopped the run; it can be resumed."""
+
+
+class PlanWarning(UserWarning):
+    """The plan can run, but something about it (`topic`) deserves a look."""
+
+    def __init__(self, text: str, topic: str) -> None:
+        super().__init__(text)
+        self.topic = topic

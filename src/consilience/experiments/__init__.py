@@ -1,0 +1,59 @@
+"""The paper's experiments, and how a plan's `problem` entry becomes a problem."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+from consilience.errors import PlanError, ProblemError
+from consilience.experiments.base import Experiment
+from consilience.experiments.gmm import GMM
+from consilience.plans import Plan
+from consilience.problems import Problem
+
+EXPERIMENTS: dict[str, Experiment] = {"gmm": GMM()}
+
+
+def find(name: str | None) -> Experiment | None:
+    """The experiment of that name, if there is one."""
+    return EXPERIMENTS.get(name or "")
+
+
+def load_problem(plan: Plan) -> Problem:
+    """The problem that a plan names: an experiment's, or the attribute of a module."""
+    if plan.problem is None:
+        raise PlanError(
+            'the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it, or '
+            "use consilience.sample(problem, plan) and consilience.resume(run, problem) in Python"
+        )
+    experiment = find(plan.problem)
+    if experiment is not None:
+        return experiment.problem(plan.num_agents)
+    return import_problem(plan.problem, plan.num_agents)
+
+
+def import_problem(reference: str, num_agents: int | None) -> Problem:
+    """The problem at `module:attribute`: a `Problem`, or a function of the number of agents that makes one."""
+    module_name, colon, attribute = reference.partition(":")
+    if not colon or not module_name or not attribute:
+        known = ", ".join(EXPERIMENTS)
+        raise PlanError(f"unknown experiment {reference!r}: choose one of {known}, or give module:attribute")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        raise PlanError(f"{reference!r}: there is no module {error.name!r} here") from None
+    except AttributeError:
+        raise PlanError(f"the module {module_name!r} has no attribute {attribute!r}") from None
+    if isinstance(found, Problem):
+        return found
+    if callable(found):
+        wants_agents = bool(inspect.signature(found).parameters)
+        if wants_agents and num_agents is None:
+            raise PlanError(f"{reference} is a function of the number of agents: give --agents")
+        made = found(num_agents) if wants_agents else found()
+        if isinstance(made, Problem):
+            return made
+    raise ProblemError(f"{reference} is neither a Problem nor a function that returns one")
+
+
+__all__ = ["EXPERIMENTS", "Experiment", "find", "import_problem", "load_problem"]

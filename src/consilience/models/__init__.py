@@ -1,0 +1,6 @@
+"""Ready-made problems."""
+
+from consilience.models.linear import linear_regression
+from consilience.models.mixture import tied_mixture
+
+__all__ = ["linear_regression", "tied_mixture"]

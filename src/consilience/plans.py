@@ -1,0 +1,171 @@
+"""How to infer: everything that decides a run's draws, validated, in and out of TOML.
+
+problem = "gmm"          # or "module:attribute"
+num_steps = 200000
+store_every = 10
+seed = 0
+
+[graph]
+kind = "ring"
+num_agents = 5
+
+[sampler]
+kind = "dula"
+step_size = { kind = "from_to", start = 0.01, end = 0.0001, num_steps = 200000, exponent = 0.55 }
+consensus = 0.3
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+
+from consilience import graphs
+from consilience.errors import InputError, PlanError
+from consilience.graphs import Graph
+from consilience.samplers import SAMPLERS
+from consilience.samplers.dula import DULA
+
+_MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits inside compiled programs
+
+
+class Plan(BaseModel):
+    """Everything that decides a run, besides the problem itself.
+
+    Attributes:
+        graph: who talks to whom.
+        sampler: the algorithm and its schedules.
+        num_steps: how many steps every agent makes.
+        burn_in: how many of the first steps are not stored.
+        store_every: a draw is stored after every so many steps.
+        num_chains: independent copies of the whole network.
+        batch_size: rows in a minibatch; `None` is the full shard.
+        batches: minibatches from shuffled epochs, or drawn with replacement.
+        seed: decides every random number.
+        dtype: of parameters and floating-point data.
+        problem: the name of an experiment or `module:attribute`, so that a plan file can be run by itself.
+
+    >>> from consilience import dula, graphs
+    >>> Plan(graph=graphs.ring(5), sampler=dula(1e-3, 0.3), num_steps=1000, burn_in=500).num_draws
+    500
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    problem: str | None = None
+    num_steps: Annotated[int, Field(ge=1, le=_MOST_STEPS)]
+    burn_in: Annotated[int, Field(ge=0)] = 0
+    store_every: Annotated[int, Field(ge=1)] = 1
+    num_chains: Annotated[int, Field(ge=1)] = 1
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    batches: Literal["shuffled", "replacement"] = "shuffled"
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    dtype: Literal["float32", "float64"] = "float32"
+    graph: Graph
+    sampler: DULA
+
+    def __init__(self, **entries: Any) -> None:
+        try:
+            super().__init__(**entries)
+        except ValidationError as error:
+            raise PlanError(explain(error)) from None
+        if self.num_draws < 1:
+            raise PlanError(
+                f"the plan stores no draw: {self.num_steps} steps less {self.burn_in} of burn-in are fewer than "
+                f"store_every = {self.store_every}; take more steps or store more often"
+            )
+
+    @field_validator("graph", mode="before")
+    @classmethod
+    def _graph_from_recipe(cls, value: Any) -> Any:
+        return graphs.from_recipe(value) if isinstance(value, dict) else value
+
+    @field_serializer("graph")
+    def _graph_to_recipe(self, graph: Graph) -> dict[str, Any]:
+        return graph.to_recipe()
+
+    @property
+    def num_agents(self) -> int:
+        """The number of agents, `n`."""
+        return self.graph.num_agents
+
+    @property
+    def num_draws(self) -> int:
+        """How many draws each agent of each chain stores."""
+        return (self.num_steps - self.burn_in) // self.store_every
+
+    def draws_after(self, num_steps: int) -> int:
+        """How many draws are complete after so many steps."""
+        return max(0, min(num_steps, self.num_steps) - self.burn_in) // self.store_every
+
+    def replace(self, **changes: Any) -> Plan:
+        """The same plan with some entries changed."""
+        entries = {name: getattr(self, name) for name in type(self).model_fields}
+        return Plan(**{**entries, **changes})
+
+    def to_toml(self) -> str:
+        """The plan as a TOML document; `Plan.from_toml` reads it."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+    @classmethod
+    def from_toml(cls, text: str) -> Plan:
+        """The plan in a TOML document."""
+        try:
+            entries = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError(f"not a TOML document: {error}") from None
+        return cls(**entries)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """The plan in a TOML file."""
+        try:
+            return cls.from_toml(Path(path).read_text())
+        except FileNotFoundError:
+            raise PlanError(f"there is no plan file {path}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(f"the plan file {path} cannot be read: {error}") from None
+        except InputError as error:
+            raise PlanError(f"{path}: {error}") from None
+
+    def digest(self) -> str:
+        """A hash of the plan's entries: the identity of a run."""
+        text = json.dumps(self.model_dump(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def explain(error: ValidationError) -> str:
+    """A validation error in one line: each entry that is wrong, and the nearest right name for a typo."""
+    lines = []
+    for problem in error.errors():
+        place = [str(part) for part in problem["loc"] if str(part) not in _UNION_TAGS]
+        name = ".".join(place)
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(place[-1], _known_entries(place[:-1]), n=1)
+            lines.append(f"unknown entry '{name}'" + (f", did you mean '{near[0]}'?" if near else ""))
+        elif problem["type"] == "missing":
+            lines.append(f"entry '{name}' is missing")
+        elif problem["type"] == "union_tag_not_found":
+            lines.append(f"'{name}' needs a number, or a table with `kind` (constant, polynomial or from_to)")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"'{name}': {message[0].lower() + message[1:]}, got {problem['input']!r:.60}")
+    return "; ".join(lines)
+
+
+_UNION_TAGS = {"constant", "polynomial", "from_to"}
+
+
+def _known_entries(place: list[str]) -> list[str]:
+    if place[:1] == ["sampler"] and len(place) == 1:
+        return [name for sampler in SAMPLERS.values() for name in sampler.model_fields]
+    if place[:1] == ["sampler"]:
+        return ["kind", "value", "scale", "offset", "exponent", "start", "end", "num_steps"]
+    return list(Plan.model_fields)

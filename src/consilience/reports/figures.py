@@ -1,0 +1,229 @@
+"""The figures of reports, each a function from numbers to a Matplotlib figure; nothing global is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+import xarray
+from matplotlib.figure import Figure
+
+from consilience.diagnostics import fitted_rate
+from consilience.runs import RunDirectory
+from consilience.runs.summary import evenly, flat_draws
+
+INK = "#1f2933"
+MUTED = "#7b8794"
+ACCENT = "#d64545"
+COLOURS = ("#2a6f97", "#e07a5f", "#3d9970", "#8e6bbf", "#c9a227", "#457b9d", "#bc4b6c", "#5f7470")
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "legend.frameon": False,
+}
+
+
+def posterior_panels(
+    reference: xarray.Dataset,
+    panels: Mapping[str, np.ndarray],
+    shown: tuple[tuple[float, float], tuple[float, float]],
+) -> Figure:
+    """The true density first, then a smoothed histogram of each set of draws with the true contours over it."""
+    names = [str(name) for name in reference["parameter"].to_numpy()]
+    density = reference["density"].to_numpy()
+    x, y = reference[names[0]].to_numpy(), reference[names[1]].to_numpy()
+    levels = _mass_levels(density, (0.95, 0.8, 0.5, 0.2))
+    columns = min(4, len(panels))
+    figure, axes = _grid(len(panels), columns, (2.7, 2.6))
+    for place, (axis, (title, draws)) in enumerate(zip(axes, panels.items(), strict=False)):
+        axis.set_facecolor(matplotlib.colormaps["magma"](0.0))
+        if place == 0:
+            image = density
+            axis.pcolormesh(x, y, image.T, cmap="magma", shading="auto", rasterized=True)
+        else:
+            _smoothed(axis, draws, shown)
+            axis.contour(x, y, density.T, levels=levels, colors="white", linewidths=0.7, alpha=0.8)
+        axis.set(xlim=shown[0], ylim=shown[1])
+        axis.set_title(title, weight="bold" if place == 0 else "normal")
+        axis.label_outer()
+        if place % columns == 0:
+            axis.set_ylabel(_pretty(names[1]))
+        if place >= len(panels) - columns:
+            axis.set_xlabel(_pretty(names[0]))
+    return figure
+
+
+def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
+    """Distances of every agent, grouped by network, with the paper's figure and the floor."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(max(5.0, 1.2 + 0.34 * sum(len(g["values"]) + 1 for g in groups)), 3.0))
+        axis = figure.subplots()
+        place, centres = 0.0, []
+        for number, group in enumerate(groups):
+            where = place + np.arange(len(group["values"]))
+            label = "ours, one bar an agent" if number == 0 else None
+            axis.bar(where, group["values"], width=0.78, color=COLOURS[0], label=label)
+            if group["paper"] is not None:
+                ends = (where[0] - 0.5, where[-1] + 0.5)
+                label = "paper" if number == 0 else None
+                axis.plot(ends, [group["paper"]] * 2, color=ACCENT, linewidth=2, label=label)
+            centres.append(where.mean())
+            place = where[-1] + 2
+        axis.axhline(floor, color=INK, linewidth=1, linestyle="--", label="floor: exact against exact draws")
+        axis.set_xticks(centres, [group["label"] for group in groups], color=INK)
+        axis.tick_params(axis="x", length=0)
+        axis.set_ylabel("Sinkhorn distance to the posterior")
+        axis.set_ylim(0, 1.3 * max(floor, *(max([*g["values"], g["paper"] or 0]) for g in groups)))
+        axis.legend(loc="upper left", ncols=3, fontsize=8.5)
+        figure.set_layout_engine("tight")
+    return figure
+
+
+def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
+    """The consensus error over steps, log–log, beside the rate of Theorem 1."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(6.6, 3.4))
+        axis = figure.subplots()
+        for colour, (label, run) in zip(COLOURS, runs.items(), strict=False):
+            metrics, sampler = run.metrics, run.plan.sampler
+            steps = metrics["step"].to_numpy()
+            errors = metrics["consensus_error"].to_numpy().mean(0)
+            offset = getattr(sampler.step_size, "offset", 1.0)
+            rate = sampler.step_size.exponent - 2 * sampler.consensus.exponent
+            axis.plot(steps, errors, color=colour, alpha=0.18, linewidth=0.5, rasterized=True)
+            time, level = _binned(steps, errors)
+            measured = fitted_rate(steps, errors, offset)
+            axis.plot(time, level, color=colour, linewidth=2, label=f"{label}: slope −{measured:.2f}")
+            if rate > 0:
+                late = len(level) * 3 // 4
+                scale = np.exp(np.mean(np.log(level[late:]) + rate * np.log(offset + time[late:])))
+                guide = scale * (offset + time) ** -rate
+                axis.plot(time, guide, color=INK, linewidth=1.1, linestyle="--", label=f"theorem: slope −{rate:.2f}")
+        axis.set(xscale="log", yscale="log", xlabel="step k", ylabel="consensus error  Σ‖wᵢ − w̄‖²")
+        handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+        axis.legend(handles.values(), handles.keys(), fontsize=8.5)
+        figure.set_layout_engine("tight")
+    return figure
+
+
+def traces(run: RunDirectory) -> Figure:
+    """Up to three parameters over time: every agent thin, the network average strong."""
+    agents = evenly(run.plan.num_agents, 8)
+    draws, names = flat_draws(run, agents, 3)
+    chosen = evenly(draws.shape[2], 1500)
+    steps = run.draws["step"].to_numpy()[chosen]
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(9.2, 1.75 * len(names) + 0.4))
+        axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+        for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
+            for i, agent in enumerate(agents):
+                line = draws[0, i, chosen, column]
+                label = f"agent {agent + 1}"
+                axis.plot(steps, line, color=COLOURS[i % len(COLOURS)], linewidth=0.5, alpha=0.7, label=label)
+            axis.set_ylabel(_pretty(name))
+        axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+        axes[-1].set_xlabel("step")
+        figure.set_layout_engine("tight")
+    return figure
+
+
+def marginals(run: RunDirectory) -> Figure:
+    """The marginal density of up to eight parameters, one line an agent."""
+    agents = evenly(run.plan.num_agents, 8)
+    draws, names = flat_draws(run, agents, 8)
+    weights = run.draws["step_size"].to_numpy()
+    figure, axes = _grid(len(names), min(4, len(names)), (2.6, 2.0))
+    for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
+        values = draws[..., column]
+        low, high = np.quantile(values, (0.001, 0.999))
+        edges = np.linspace(low, high, 61)
+        if not edges[-1] > edges[0]:
+            edges = edges[0] + np.linspace(-0.5, 0.5, 61)
+        for i in range(len(agents)):
+            flat = values[:, i].ravel()
+            height, _ = np.histogram(flat, edges, weights=np.tile(weights, len(values)), density=True)
+            axis.stairs(height, edges, color=COLOURS[i % len(COLOURS)], linewidth=1.1, alpha=0.8)
+        axis.set_title(_pretty(name))
+        axis.set_yticks([])
+    return figure
+
+
+def network(run: RunDirectory) -> Figure:
+    """The graph of agents, the size of a dot by its number of neighbours."""
+    import networkx
+
+    graph = run.plan.graph
+    drawn = networkx.Graph()
+    drawn.add_nodes_from(range(graph.num_agents))
+    drawn.add_edges_from(graph.edges.tolist())
+    ring_like = graph.name in ("ring", "complete", "watts_strogatz", "erdos_renyi") or graph.num_agents > 300
+    place = networkx.circular_layout(drawn) if ring_like else networkx.kamada_kawai_layout(drawn)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(3.2, 3.2))
+        axis = figure.subplots()
+        axis.set_axis_off()
+        axis.set_aspect("equal")
+        for i, j in graph.edges[:20_000]:
+            axis.plot(*zip(place[i], place[j], strict=True), color=MUTED, linewidth=1, zorder=1)
+        points = np.array([place[i] for i in range(graph.num_agents)])
+        size = 380 if graph.num_agents <= 12 else 3000 / graph.num_agents + 3
+        axis.scatter(points[:, 0], points[:, 1], s=size, color=COLOURS[0], zorder=2)
+        if graph.num_agents <= 12:
+            for i, (px, py) in enumerate(points):
+                axis.text(px, py, str(i + 1), color="white", ha="center", va="center", weight="bold", zorder=3)
+        axis.margins(0.15)
+        figure.set_layout_engine("tight")
+    return figure
+
+
+def _grid(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
+    """A figure with so many panels, the unused places left empty."""
+    lines = -(-count // columns)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout="constrained")
+        axes = figure.subplots(lines, columns, squeeze=False).ravel().tolist()
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    return figure, axes[:count]
+
+
+def _smoothed(axis: Any, draws: np.ndarray, shown: tuple[tuple[float, float], tuple[float, float]]) -> None:
+    from scipy.ndimage import gaussian_filter
+
+    counts, x, y = np.histogram2d(draws[:, 0], draws[:, 1], bins=90, range=shown)
+    axis.pcolormesh(x, y, gaussian_filter(counts, 2.0).T, cmap="magma", shading="auto", rasterized=True)
+
+
+def _mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
+    """The density levels whose super-level sets hold the given probabilities."""
+    ordered = np.sort(density.ravel())[::-1]
+    held = np.cumsum(ordered) / ordered.sum()
+    return sorted({float(ordered[np.searchsorted(held, mass)]) for mass in masses})
+
+
+def _binned(steps: np.ndarray, values: np.ndarray, bins: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Means over bins that are even on the log scale."""
+    edges = np.geomspace(steps[0], steps[-1] + 1, bins + 1)
+    which = np.clip(np.digitize(steps, edges) - 1, 0, bins - 1)
+    used = np.unique(which)
+    centres = np.array([np.exp(np.log(steps[which == b]).mean()) for b in used])
+    return centres, np.array([values[which == b].mean() for b in used])
+
+
+def _pretty(name: str) -> str:
+    """`theta_1` as θ with its index."""
+    head, _, index = name.rpartition("_")
+    greek = {"theta": "θ", "alpha": "α", "beta": "β", "mu": "μ", "sigma": "σ"}
+    if head in greek and index.isdigit():
+        return f"${{{greek[head]}}}_{{{index}}}$"
+    return name

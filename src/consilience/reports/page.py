@@ -1,0 +1,74 @@
+"""One self-contained HTML page: figures are embedded, nothing is fetched; PNGs also stand beside it."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from consilience.reports.tables import Table
+from consilience.runs.files import disk_errors, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_RESOLUTION = 144
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page: words, figures by file name, and maybe a table."""
+
+    title: str
+    text: str
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    table: Table | None = None
+
+
+def render_page(
+    directory: Path,
+    title: str,
+    subtitle: str,
+    facts: Mapping[str, str],
+    sections: Sequence[Section],
+    details: Mapping[str, str],
+) -> Path:
+    """Write `figures/*.png` and `report.html` into the directory.
+
+    Args:
+        directory: where to write.
+        title: the page's heading.
+        subtitle: a line below it.
+        facts: a few key figures, by name.
+        sections: what the page shows.
+        details: longer texts, folded away at the end.
+    """
+    with disk_errors(directory):
+        (directory / "figures").mkdir(exist_ok=True)
+        embedded = {}
+        for section in sections:
+            for name, figure in section.figures.items():
+                image = _png(figure)
+                (directory / "figures" / f"{name}.png").write_bytes(image)
+                embedded[name] = base64.b64encode(image).decode()
+        environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("consilience.reports", ""),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        page: Any = environment.get_template("page.html").render(
+            title=title, subtitle=subtitle, facts=facts, sections=sections, images=embedded, details=details
+        )
+        write_text(directory / "report.html", page)
+    return directory / "report.html"
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=_RESOLUTION, metadata={"Software": "consilience"})
+    return buffer.getvalue()

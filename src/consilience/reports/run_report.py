@@ -1,0 +1,87 @@
+"""The report of one run: what its experiment shows, then what every run shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from consilience.errors import RunError
+from consilience.reports import figures, tables
+from consilience.reports.page import Section, render_page
+from consilience.reports.tables import shown
+from consilience.runs import RunDirectory
+
+
+def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
+    """Write `report.html` and the figures of a complete run.
+
+    Args:
+        run: the run.
+        first: the experiment's own sections, which come first.
+    """
+    if not run.complete:
+        raise RunError(
+            f"{run.path} is not complete ({run.status['status']}): finish it with `consilience resume {run.path}`"
+        )
+    summary, plan = run.summary, run.plan
+    timing = summary["timing"]
+    facts = {
+        "agents": shown(plan.num_agents),
+        "graph": plan.graph.name.replace("_", " "),
+        "chains": shown(plan.num_chains),
+        "steps": shown(plan.num_steps),
+        "draws an agent": shown(plan.num_draws),
+        "steps per second": shown(timing["steps_per_second"]),
+        "sampling": f"{timing['sampling_seconds']:.1f} s",
+        "consensus error": shown(summary["consensus_error"]),
+    }
+    sections = [*first, *generic_sections(run, with_marginals=not first)]
+    title = run.status["problem_name"]
+    subtitle = f"{plan.num_agents} agents, each with its own data, sample one posterior" if plan.num_agents > 1 else (
+        "One agent with all the data: the centralized algorithm"
+    )  # fmt: skip
+    return render_page(run.path, title, subtitle, facts, sections, details(run))
+
+
+def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
+    """What any run can show: marginals, agreement, mixing, the graph."""
+    sections, summary = [], run.summary
+    if with_marginals:
+        sections.append(
+            Section(
+                "Marginal posteriors",
+                "One line an agent, draws weighted by their step size.",
+                {"marginals": figures.marginals(run)},
+                tables.agents(summary),
+            )
+        )
+    if run.plan.num_agents > 1:
+        sections.append(
+            Section(
+                "Agreement between agents",
+                "The consensus error falls as the step size does; Theorem 1 gives the rate of its expectation. Draws "
+                "of an agent carry this error on top of the network average.",
+                {"consensus": figures.consensus({f"{run.plan.num_agents} agents": run})},
+            )
+        )
+    worst = max((value for value in summary["rhat_across_agents"] if value is not None), default=None)
+    text = "Every agent's path over the run (first chain)."
+    if run.plan.num_agents > 1:
+        text += f" R-hat across agents, which measures agreement and not convergence, is at most {shown(worst)}."
+    sections.append(Section("Traces", text, {"traces": figures.traces(run)}))
+    if run.plan.num_agents > 1:
+        graph = summary["graph"]
+        sections.append(
+            Section(
+                "Who talks to whom",
+                f"{graph['num_edges']:,} edges; λ₂ = {graph['algebraic_connectivity']:.4g}, "
+                f"λ_max = {graph['largest_eigenvalue']:.4g}.",
+                {"network": figures.network(run)},
+            )
+        )
+    return sections
+
+
+def details(run: RunDirectory) -> dict[str, str]:
+    """The plan, the provenance and the summary as they stand on disk."""
+    return {name: (run.path / name).read_text() for name in ("plan.toml", "provenance.json", "summary.json")}

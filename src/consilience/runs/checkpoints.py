@@ -1,0 +1,96 @@
+"""Checkpoints of the sampler's state: written by Orbax as a whole or not at all, and verified when read.
+
+Each checkpoint carries a digest of the state. One that cannot be read, or whose digest differs, is skipped in
+favour of the one before it; what was sampled in between is then sampled again, with the same result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from consilience.errors import CheckpointError
+
+_KEPT = 2
+log = logging.getLogger("consilience")
+
+
+class Checkpoint(NamedTuple):
+    """A state that was read back."""
+
+    step: int
+    state: Any
+    extra: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of a run, in a directory of their own."""
+
+    def __init__(self, path: Path) -> None:
+        import orbax.checkpoint as ocp
+
+        logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports every file at INFO and WARNING
+        self._ocp = ocp
+        self.path = path
+        self._manager = ocp.CheckpointManager(
+            path.resolve(),
+            options=ocp.CheckpointManagerOptions(max_to_keep=_KEPT, enable_async_checkpointing=False, create=True),
+        )
+
+    def save(self, step: int, state: Any, extra: dict[str, Any]) -> None:
+        """Write the state after `step` steps; older checkpoints beyond the last two are removed."""
+        host = jax.tree.map(np.asarray, state)
+        note = {**extra, "digest": _digest(host)}
+        arguments = self._ocp.args
+        self._manager.save(
+            step,
+            args=arguments.Composite(
+                state=arguments.StandardSave({"leaves": jax.tree.leaves(host)}), note=arguments.JsonSave(note)
+            ),
+        )
+
+    def latest(self, example: Any) -> Checkpoint | None:
+        """The newest checkpoint that reads back whole, or `None`; damaged ones are reported and removed."""
+        for step in sorted(self._manager.all_steps(read=True), reverse=True):
+            try:
+                return self._read(step, example)
+            except Exception as error:  # a damaged file may fail in any layer below; it is reported and skipped
+                reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else repr(error)
+                log.warning(
+                    "the checkpoint at step %d is damaged (%s); going back to the one before it", step, reason
+                )
+                self._manager.delete(step)
+        return None
+
+    def _read(self, step: int, example: Any) -> Checkpoint:
+        arguments = self._ocp.args
+        leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, example))
+        found = self._manager.restore(
+            step,
+            args=arguments.Composite(
+                state=arguments.StandardRestore({"leaves": leaves}), note=arguments.JsonRestore()
+            ),
+        )
+        state = jax.tree.unflatten(structure, found.state["leaves"])
+        note = dict(found.note)
+        if _digest(state) != note.pop("digest"):
+            raise CheckpointError("its content does not match its digest")
+        return Checkpoint(step, state, note)
+
+    def close(self) -> None:
+        """Release Orbax's resources."""
+        self._manager.close()
+
+
+def _digest(state: Any) -> str:
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(state):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,194 @@
+"""A run's directory: made once, appended to while sampling, read by everything else.
+
+RUN/
+  plan.toml         the resolved plan
+  provenance.json   version, commit, packages, machine, command
+  status.json       how far the run is, and why it stopped
+  draws.zarr/       group `posterior`: every variable with dimensions (chain, agent, draw, …)
+  metrics.zarr/     consensus error with dimensions (chain, time)
+  checkpoints/      states to resume from
+  summary.json      the results in numbers (docs/reference/summary.md)
+  figures/*.png, report.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from consilience.errors import RunError
+from consilience.plans import Plan
+from consilience.problems import Parameters, Problem
+from consilience.runs.files import disk_errors, read_json, write_json, write_text
+from consilience.runs.growing import GrowingGroup, Variable
+from consilience.runs.provenance import provenance
+
+if TYPE_CHECKING:
+    import arviz
+    import xarray
+
+FORMAT = 1
+
+
+class RunDirectory:
+    """A run on disk.
+
+    Attributes:
+        path: the directory.
+        plan: the plan the run follows.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not (self.path / "plan.toml").is_file():
+            raise RunError(f"{self.path} does not hold a run: there is no plan.toml in it")
+        self.plan = Plan.load(self.path / "plan.toml")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}, {self.status['status']})"
+
+    @classmethod
+    def create(
+        cls, path: Path, problem: Problem, plan: Plan, parameters: Parameters, metric_times: int, engine: str
+    ) -> None:
+        """Lay out a new run; the directory must not hold anything yet."""
+        require_free(path)
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+            _create_draws(path / "draws.zarr", plan, parameters)
+            _create_metrics(path / "metrics.zarr", plan, metric_times)
+            write_json(path / "provenance.json", provenance(engine))
+            status = {
+                "format": FORMAT,
+                "status": "running",
+                "step": 0,
+                "plan_digest": plan.digest(),
+                "data_digest": problem.fingerprint(),
+                "engine": engine,
+                "problem_name": problem.name,
+            }
+            write_json(path / "status.json", status)
+            write_text(path / "plan.toml", plan.to_toml())  # last: from here on it is a run
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """How far the run is: `status` is running, interrupted, failed or complete."""
+        return read_json(self.path / "status.json")
+
+    def update_status(self, **changes: Any) -> None:
+        """Change entries of the status."""
+        write_json(self.path / "status.json", {**self.status, **changes})
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps were made."""
+        return self.status["status"] == "complete"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The results in numbers."""
+        return read_json(self.path / "summary.json")
+
+    @property
+    def draws(self) -> xarray.Dataset:
+        """All draws, opened lazily, dimensions `(chain, agent, draw, …)`."""
+        return _open(self.path / "draws.zarr" / "posterior")
+
+    @property
+    def metrics(self) -> xarray.Dataset:
+        """Measurements over time, dimensions `(chain, time)`."""
+        return _open(self.path / "metrics.zarr")
+
+    @property
+    def agents(self) -> list[xarray.Dataset]:
+        """Each agent's own draws, dimensions `(chain, draw, …)`."""
+        draws = self.draws
+        return [draws.isel(agent=agent) for agent in range(self.plan.num_agents)]
+
+    def network_average(self) -> xarray.Dataset:
+        """The draws of `w̄`, the average over agents, dimensions `(chain, draw, …)`."""
+        return self.draws.mean("agent")
+
+    def to_arviz(self) -> arviz.InferenceData:
+        """The draws as ArviZ's InferenceData; `agent` is one more dimension of every variable."""
+        import arviz
+
+        return arviz.InferenceData(posterior=self.draws.load().transpose("chain", "draw", "agent", ...))
+
+    def draw_group(self) -> GrowingGroup:
+        """The draws, to append to."""
+        return GrowingGroup(self.path / "draws.zarr" / "posterior", "draw")
+
+    def metric_group(self) -> GrowingGroup:
+        """The metrics, to append to."""
+        return GrowingGroup(self.path / "metrics.zarr", "time")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for writing, so that no second process writes to it."""
+        with disk_errors(self.path), (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunError(f"{self.path} is being sampled by another process: wait for it") from None
+            yield
+
+
+def require_free(path: Path) -> None:
+    """Check that a new run may be made at `path`."""
+    if (path / "plan.toml").exists() or (path / "study.json").exists():
+        raise RunError(
+            f"{path} already holds a run: choose another directory, or continue it with `consilience resume {path}`"
+        )
+    if path.exists() and not path.is_dir():
+        raise RunError(f"{path} is a file: choose a directory for the run")
+    if path.is_dir() and any(path.iterdir()):
+        raise RunError(f"{path} is not empty: choose a new directory for the run")
+
+
+def _create_draws(path: Path, plan: Plan, parameters: Parameters) -> None:
+    import zarr
+
+    zarr.create_group(path)
+    lead = (plan.num_chains, plan.num_agents, plan.num_draws)
+    variables = {
+        name: Variable(
+            ("chain", "agent", "draw", *(f"{name}_dim_{axis}" for axis in range(len(shape)))),
+            (*lead, *shape),
+            plan.dtype,
+        )
+        for name, shape in zip(parameters.names, parameters.shapes, strict=True)
+    }
+    variables["draw"] = Variable(("draw",), (plan.num_draws,), "int64")
+    variables["step"] = Variable(("draw",), (plan.num_draws,), "int64")
+    variables["step_size"] = Variable(("draw",), (plan.num_draws,), "float64")
+    numbers = {
+        "chain": (("chain",), np.arange(plan.num_chains)),
+        "agent": (("agent",), np.arange(plan.num_agents)),
+    }
+    note = {
+        "coordinates": "step step_size",
+        "inference_library": "consilience",
+        "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
+    }
+    GrowingGroup.create(path / "posterior", "draw", variables, numbers, note)
+
+
+def _create_metrics(path: Path, plan: Plan, metric_times: int) -> None:
+    variables = {
+        "consensus_error": Variable(("chain", "time"), (plan.num_chains, metric_times), plan.dtype),
+        "step": Variable(("time",), (metric_times,), "int64"),
+    }
+    chains = {"chain": (("chain",), np.arange(plan.num_chains))}
+    GrowingGroup.create(path, "time", variables, chains, {"coordinates": "step"})
+
+
+def _open(path: Path) -> xarray.Dataset:
+    import xarray
+
+    return xarray.open_zarr(path, consolidated=True, chunks=None)

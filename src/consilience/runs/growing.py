@@ -1,0 +1,127 @@
+"""Arrays that grow along one dimension while sampling, and are never seen half written.
+
+A Zarr group on disk. Every array is created with its final shape; what readers see is decided by the group's
+consolidated metadata, one small file that is replaced as a whole after new entries have been written to all
+arrays. So `xarray.open_zarr` finds arrays of equal length that hold only finished entries, at any moment and
+after any crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from consilience.errors import RunError
+from consilience.runs.files import write_text
+
+_CHUNK_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array of the group: its dimensions and the size of each; the growing one has its final size."""
+
+    dimensions: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class GrowingGroup:
+    """A Zarr group whose arrays grow along `dimension` by `append`."""
+
+    def __init__(self, path: Path, dimension: str) -> None:
+        self.path, self.dimension = path, dimension
+        self._group = zarr.open_group(path, mode="r+", use_consolidated=False)
+        self._arrays: dict[str, zarr.Array] = dict(sorted(self._group.arrays()))
+        document = _read_document(path)
+        described = document.get("consolidated_metadata") or {}
+        self._document = {key: value for key, value in document.items() if key != "consolidated_metadata"}
+        self._described = {name: _read_document(path / name) for name in self._arrays}
+        self.length = next(
+            (
+                entry["shape"][entry["dimension_names"].index(dimension)]
+                for entry in described.get("metadata", {}).values()
+                if dimension in entry.get("dimension_names", ())
+            ),
+            0,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        dimension: str,
+        variables: Mapping[str, Variable],
+        fixed: Mapping[str, tuple[tuple[str, ...], np.ndarray]],
+        attributes: Mapping[str, Any],
+    ) -> GrowingGroup:
+        """A new group with the given growing variables, fixed arrays and attributes."""
+        group = zarr.create_group(path, attributes=dict(attributes))
+        for name, variable in variables.items():
+            axis = variable.dimensions.index(dimension)
+            entry_bytes = np.dtype(variable.dtype).itemsize * int(
+                np.prod([size for i, size in enumerate(variable.shape) if i != axis])
+            )
+            chunks = list(variable.shape)
+            chunks[axis] = max(1, min(chunks[axis], _CHUNK_BYTES // entry_bytes))
+            group.create_array(
+                name,
+                shape=variable.shape,
+                chunks=tuple(chunks),
+                dtype=variable.dtype,
+                fill_value=np.nan if np.issubdtype(variable.dtype, np.floating) else 0,
+                dimension_names=variable.dimensions,
+                compressors=None,  # noise does not compress; reading and writing stay fast
+            )
+        for name, (dimensions, values) in fixed.items():
+            array = group.create_array(
+                name, shape=values.shape, dtype=values.dtype, dimension_names=dimensions, compressors=None
+            )
+            array[...] = values
+        made = cls(path, dimension)
+        made.commit(0)
+        return made
+
+    def append(self, values: Mapping[str, np.ndarray]) -> None:
+        """Add entries to all growing arrays, then show them to readers."""
+        added = 0
+        for name, new in values.items():
+            array = self._arrays[name]
+            axis = self._axis(name)
+            added = new.shape[axis]
+            place: list[slice] = [slice(None)] * new.ndim
+            place[axis] = slice(self.length, self.length + added)
+            if added:
+                array[tuple(place)] = new
+        if added:
+            self.commit(self.length + added)
+
+    def commit(self, length: int) -> None:
+        """Make the first `length` entries what readers see; a shorter length forgets the rest."""
+        metadata = {}
+        for name, entry in self._described.items():
+            shown = dict(entry)
+            if self.dimension in shown["dimension_names"]:
+                shape = list(shown["shape"])
+                shape[self._axis(name)] = length
+                shown["shape"] = shape
+            metadata[name] = shown
+        consolidated = {"kind": "inline", "must_understand": False, "metadata": metadata}
+        write_text(self.path / "zarr.json", json.dumps({**self._document, "consolidated_metadata": consolidated}))
+        self.length = length
+
+    def _axis(self, name: str) -> int:
+        return list(self._described[name]["dimension_names"]).index(self.dimension)
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads((path / "zarr.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        raise RunError(f"{path} is not a readable Zarr group") from None

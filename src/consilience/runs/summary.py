@@ -1,0 +1,115 @@
+"""A run's results in numbers, from its directory alone: what `summary.json` holds (docs/reference/summary.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from consilience.diagnostics import convergence, fitted_rate, weighted_mean
+from consilience.runs.directory import RunDirectory
+
+SUMMARY_FORMAT = 1
+_MOST_AGENTS = 32
+_MOST_PARAMETERS = 32
+
+
+def summarise(run: RunDirectory) -> dict[str, Any]:
+    """The summary of a run; of a large network or model it describes evenly chosen agents and parameters."""
+    plan, status = run.plan, run.status
+    agents = evenly(plan.num_agents, _MOST_AGENTS)
+    draws, names = flat_draws(run, agents, _MOST_PARAMETERS)
+    step_sizes = run.draws["step_size"].to_numpy()
+    return {
+        "format": SUMMARY_FORMAT,
+        "problem": plan.problem or status["problem_name"],
+        "status": status["status"],
+        "num_agents": plan.num_agents,
+        "num_chains": plan.num_chains,
+        "num_steps": plan.num_steps,
+        "num_draws": draws.shape[2],
+        "seed": plan.seed,
+        "engine": status["engine"],
+        "graph": {
+            "kind": plan.graph.name,
+            "num_edges": plan.graph.num_edges,
+            "largest_eigenvalue": plan.graph.largest_eigenvalue if plan.graph.num_edges else 0.0,
+            "algebraic_connectivity": plan.graph.algebraic_connectivity,
+        },
+        "timing": status.get("timing", {}),
+        **_consensus(run),
+        "parameters": names,
+        **_by_agent(draws, step_sizes, agents),
+    }
+
+
+def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -> tuple[np.ndarray, list[str]]:
+    """Draws of the given agents as `(chains, agents, draws, size)`, and the name of each parameter.
+
+    With `most`, at most so many parameters, evenly chosen.
+    """
+    dataset = run.draws.isel(agent=agents)
+    entries = [
+        (name, place) for name in dataset.attrs["parameters"] for place in np.ndindex(*dataset[name].shape[3:])
+    ]
+    chosen = [entries[i] for i in evenly(len(entries), most or len(entries))]
+    columns = [np.asarray(dataset[name][(..., *place)]) for name, place in chosen]
+    labels = [name + (f"[{', '.join(map(str, place))}]" if place else "") for name, place in chosen]
+    return np.stack(columns, -1), labels
+
+
+def evenly(count: int, most: int) -> np.ndarray:
+    """At most `most` of the numbers `0 … count − 1`, evenly spread.
+
+    >>> evenly(10, 4).tolist(), evenly(3, 5).tolist()
+    ([0, 3, 6, 9], [0, 1, 2])
+    """
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
+def _consensus(run: RunDirectory) -> dict[str, Any]:
+    """The consensus error over the last tenth of the run, and its rate beside the theorem's."""
+    sampler = run.plan.sampler
+    steps = run.metrics["step"].to_numpy()
+    errors = run.metrics["consensus_error"].to_numpy().mean(0)
+    late = steps > 0.9 * steps[-1]
+    fitted = fitted_rate(steps, errors, getattr(sampler.step_size, "offset", 1.0))
+    return {
+        "consensus_error": float(errors[late].mean()),
+        "consensus_rate": {
+            "fitted": None if np.isnan(fitted) else fitted,
+            "theorem": sampler.step_size.exponent - 2 * sampler.consensus.exponent,
+        },
+    }
+
+
+def _by_agent(draws: np.ndarray, step_sizes: np.ndarray, agents: np.ndarray) -> dict[str, Any]:
+    mixing = convergence(draws)
+    weighted = weighted_mean(draws, step_sizes, axis=2).mean(0)
+    average = draws.mean(1)
+    rows = [
+        {
+            "agent": int(agent),
+            "mean": draws[:, i].mean((0, 1), dtype=float).tolist(),
+            "weighted_mean": weighted[i].tolist(),
+            "standard_deviation": draws[:, i].std((0, 1), dtype=float).tolist(),
+            "rhat": _plain(mixing.rhat_chains[i]),
+            "ess": _plain(mixing.ess_agents[i]),
+        }
+        for i, agent in enumerate(agents)
+    ]
+    return {
+        "agents": rows,
+        "network_average": {
+            "mean": average.mean((0, 1), dtype=float).tolist(),
+            "weighted_mean": weighted.mean(0).tolist(),
+            "standard_deviation": average.std((0, 1), dtype=float).tolist(),
+            "rhat": _plain(mixing.rhat_average),
+            "ess": _plain(mixing.ess_average),
+        },
+        "rhat_across_agents": _plain(mixing.rhat_agents),
+    }
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [None if not np.isfinite(value) else float(value) for value in values]

@@ -1,0 +1,107 @@
+"""A study: one experiment over networks of several sizes, a run for each, and one report that compares them.
+
+    STUDY/
+      study.json            which experiment, which runs
+      agents-1/, agents-5/  the runs
+      summary.json          the main network's summary, with `results` that compare all
+      figures/*.png, report.html
+
+Interrupted, it goes on with the runs that are not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from consilience.errors import RunError
+from consilience.experiments import EXPERIMENTS
+from consilience.plans import Plan
+from consilience.reports import render_page
+from consilience.reports.run_report import details
+from consilience.reports.tables import shown
+from consilience.runs.directory import require_free
+from consilience.runs.files import disk_errors, read_json, write_json
+from consilience.sampling import Run, ShowProgress, resume, sample
+
+ShowRun = Callable[[Plan], ShowProgress | None]
+
+
+def start_study(name: str, plans: list[Plan], out: Path, show: ShowRun) -> None:
+    """Run every plan of a study, each in a directory of its own.
+
+    Args:
+        name: the experiment.
+        plans: one for each network.
+        out: the study's directory.
+        show: called before each run; returns what shows its progress.
+    """
+    require_free(out)
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        runs = {f"agents-{plan.num_agents}": plan.to_toml() for plan in plans}
+        write_json(out / "study.json", {"format": 1, "experiment": name, "runs": runs})
+    continue_study(out, show)
+
+
+def continue_study(path: Path, show: ShowRun) -> None:
+    """Do what is left of a study, then compare its runs."""
+    study = read_json(path / "study.json")
+    experiment = EXPERIMENTS[study["experiment"]]
+    for directory, document in study["runs"].items():
+        plan = Plan.from_toml(document)
+        where = path / directory
+        if (where / "plan.toml").exists():
+            run = Run(where)
+            if not (run.complete and (where / "summary.json").exists()):
+                resume(where, progress=show(plan))
+        else:
+            sample(experiment.problem(plan.num_agents), plan, where, progress=show(plan))
+    _compare(path)
+
+
+def report_study(path: Path) -> Path:
+    """Redraw the study's report and the reports of its runs."""
+    study, runs = read_json(path / "study.json"), _runs(path)
+    experiment = EXPERIMENTS[study["experiment"]]
+    for run in runs.values():
+        run.report()
+    summaries = {n: run.summary for n, run in runs.items()}
+    main = runs.get(experiment.main_network) or next(iter(runs.values()))
+    facts = {
+        "networks": ", ".join(map(str, runs)) + " agents",
+        "graph": main.plan.graph.name,
+        "steps": shown(main.plan.num_steps),
+        "chains": shown(main.plan.num_chains),
+        "sampling": f"{sum(s['timing']['sampling_seconds'] for s in summaries.values()):.1f} s",
+        "steps per second": shown(summaries[main.plan.num_agents]["timing"]["steps_per_second"]),
+    }
+    subtitle = f"Networks of {', '.join(map(str, runs))} agents sample the same posterior"
+    folded = {f"{n} agents: {name}": text for n, run in runs.items() for name, text in details(run).items()}
+    return render_page(path, experiment.title, subtitle, facts, experiment.study_sections(runs), folded)
+
+
+def is_study(path: Path) -> bool:
+    """Whether a directory holds a study."""
+    return (path / "study.json").is_file()
+
+
+def _compare(path: Path) -> None:
+    study, runs = read_json(path / "study.json"), _runs(path)
+    experiment = EXPERIMENTS[study["experiment"]]
+    summaries: dict[int, dict[str, Any]] = {n: run.summary for n, run in runs.items()}
+    main = summaries.get(experiment.main_network) or next(iter(summaries.values()))
+    with disk_errors(path):
+        write_json(path / "summary.json", {**main, **experiment.study_results(summaries)})
+
+
+def _runs(path: Path) -> dict[int, Run]:
+    directories = [path / name for name in read_json(path / "study.json")["runs"]]
+    missing = [str(where) for where in directories if not (where / "summary.json").exists()]
+    if missing:
+        raise RunError(
+            f"the study {path} is not complete ({', '.join(missing)}): finish it with `consilience resume {path}`"
+        )
+    runs = [Run(where) for where in directories]
+    return {run.plan.num_agents: run for run in runs}

@@ -1,0 +1,95 @@
+"""What the command line can run: an experiment, a plan file, or a problem in a module; all become plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from consilience import experiments, graphs
+from consilience.errors import GraphError, PlanError
+from consilience.graphs import Graph
+from consilience.plans import Plan
+from consilience.samplers import dula
+
+
+def plans_for(
+    target: str,
+    *,
+    num_agents: int | None = None,
+    graph: str | None = None,
+    num_steps: int | None = None,
+    step_size: float | None = None,
+    consensus: float | None = None,
+    temperature: float | None = None,
+    **changes: Any,
+) -> list[Plan]:
+    """The plans that a target stands for: one, or one for each network of an experiment's study.
+
+    Args:
+        target: the name of an experiment, the path of a plan file, or `module:attribute`.
+        num_agents: the size of the network; by default an experiment runs all its networks.
+        graph: the family of the graph.
+        num_steps: how many steps.
+        step_size: a constant step size.
+        consensus: a constant consensus step.
+        temperature: the temperature.
+        changes: other entries of the plan; `None` leaves them as they are.
+    """
+    changes = {name: value for name, value in changes.items() if value is not None}
+    experiment = experiments.find(target)
+    if experiment is not None:
+        sizes = [num_agents] if num_agents else list(experiment.networks)
+        if graph is not None and num_agents is None:
+            sizes = [experiment.main_network]
+        drafts = [experiment.plan(n, graphs.named(graph or "ring", n), num_steps) for n in sizes]
+    elif target.endswith(".toml") or Path(target).is_file():
+        drafts = [_from_file(target, num_agents, graph, num_steps)]
+    else:
+        drafts = [_from_module(target, num_agents, graph, num_steps, step_size, consensus)]
+    return [_changed(draft, step_size, consensus, temperature, changes) for draft in drafts]
+
+
+def _from_file(path: str, num_agents: int | None, graph: str | None, num_steps: int | None) -> Plan:
+    plan = Plan.load(path)
+    if num_agents or graph:
+        plan = plan.replace(graph=_graph(graph or plan.graph.name, num_agents or plan.num_agents))
+    return plan.replace(num_steps=num_steps) if num_steps else plan
+
+
+def _from_module(
+    reference: str,
+    num_agents: int | None,
+    graph: str | None,
+    num_steps: int | None,
+    step_size: float | None,
+    consensus: float | None,
+) -> Plan:
+    problem = experiments.import_problem(reference, num_agents)
+    if num_steps is None or step_size is None:
+        raise PlanError(f"{reference} is your own problem: say how to sample it with --steps and --step-size")
+    network = _graph(graph or "ring", num_agents or problem.num_agents)
+    pull = consensus or (0.9 * network.proven_consensus_limit if network.num_edges else 1.0)
+    return Plan(problem=reference, graph=network, sampler=dula(step_size, pull), num_steps=num_steps)
+
+
+def _graph(family: str, num_agents: int) -> Graph:
+    if family == "edges":
+        raise GraphError("the plan lists its edges: to change the number of agents, name a --graph too")
+    return graphs.named(family, num_agents)
+
+
+def _changed(
+    plan: Plan,
+    step_size: float | None,
+    consensus: float | None,
+    temperature: float | None,
+    changes: dict[str, Any],
+) -> Plan:
+    sampler = plan.sampler
+    if step_size is not None or consensus is not None or temperature is not None:
+        sampler = dula(
+            sampler.step_size if step_size is None else step_size,
+            sampler.consensus if consensus is None else consensus,
+            sampler.temperature if temperature is None else temperature,
+        )
+    return plan.replace(sampler=sampler, **changes)

@@ -1,0 +1,158 @@
+"""The exact law of D-ULA when every local posterior is Gaussian.
+
+With `U_i(w) = ½ wᵀ H_i w − h_iᵀ w + const` a step is linear. For the stacked vector `w` of all `n` agents,
+`H = diag(H_1, …, H_n)` and `h = (h_1, …, h_n)`,
+
+    w ← A_k w + α_k n h + sqrt(2 α_k n T) z,     A_k = I − β_k (L ⊗ I) − α_k n H,     z ~ N(0, I),
+
+so mean and covariance follow `m ← A m + α n h` and `Σ ← A Σ Aᵀ + 2 α n T I`. Minibatches of rows drawn with
+replacement add `(α n)²` times the covariance of each agent's gradient estimate, which depends on where the agent
+is, itself known from `m` and `Σ`. No sampling is involved: this is the truth that samplers are tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from consilience.errors import ProblemError
+from consilience.graphs import Graph
+from consilience.problems import Parameters, Problem
+
+
+class Moments(NamedTuple):
+    """Mean and covariance of all agents' parameters, stacked agent by agent."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+@dataclass(frozen=True)
+class GaussianNetwork:
+    """A network of agents with Gaussian local posteriors.
+
+    Attributes:
+        graph: who talks to whom.
+        precisions: `(n, d, d)`, the `H_i`.
+        linear: `(n, d)`, the `h_i`.
+        row_gradients: for each agent its rows' own `(H_b, h_b)` of the likelihood, for minibatch noise.
+    """
+
+    graph: Graph
+    precisions: np.ndarray
+    linear: np.ndarray
+    row_gradients: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+    @classmethod
+    def of(cls, problem: Problem, graph: Graph) -> GaussianNetwork:
+        """The network of a problem whose log-posterior is quadratic; an error if it is not."""
+        with jax.enable_x64(True):
+            parameters = Parameters.of(problem, jnp.float64)
+            rows = tuple(_row_quadratics(problem, parameters, shard) for shard in problem.shards)
+            prior = _quadratic(lambda w: problem.log_prior(parameters.unravel(w)), parameters.size, "log_prior")
+        n = problem.num_agents
+        precisions = np.stack([H.sum(0) + prior[0] / n for H, _ in rows])
+        linear = np.stack([h.sum(0) + prior[1] / n for _, h in rows])
+        return cls(graph, precisions, linear, rows)
+
+    @property
+    def posterior(self) -> Moments:
+        """Mean and covariance of the posterior given everybody's data."""
+        covariance = np.linalg.inv(self.precisions.sum(0))
+        return Moments(covariance @ self.linear.sum(0), covariance)
+
+    def evolve(
+        self, sampler: Any, start: Moments, num_steps: int, batch_size: int | None = None
+    ) -> Iterator[Moments]:
+        """The moments after 1, 2, …, `num_steps` steps of D-ULA from the given ones.
+
+        Args:
+            sampler: a `DULA`, for its schedules and temperature.
+            start: the moments of the initial positions.
+            num_steps: how many steps.
+            batch_size: rows in a minibatch drawn with replacement; `None` is the full shard.
+        """
+        n, d = self.linear.shape
+        laplacian = np.kron(self.graph.laplacian.toarray(), np.eye(d))
+        hessian = np.zeros((n * d, n * d))
+        for i, block in enumerate(self.precisions):
+            hessian[i * d : (i + 1) * d, i * d : (i + 1) * d] = block
+        mean, covariance = start
+        for k in range(num_steps):
+            drift, pull = n * float(sampler.step_size(k)), float(sampler.consensus(k))
+            transition = np.eye(n * d) - pull * laplacian - drift * hessian
+            noise = 2 * sampler.temperature * drift * np.eye(n * d)
+            if batch_size is not None:
+                noise += drift**2 * self._batch_covariance(mean, covariance, batch_size)
+            mean = transition @ mean + drift * self.linear.ravel()
+            covariance = transition @ covariance @ transition.T + noise
+            yield Moments(mean, covariance)
+
+    def average(self, moments: Moments) -> Moments:
+        """Mean and covariance of `w̄`, the average over agents."""
+        n, d = self.linear.shape
+        averaging = np.kron(np.ones((1, n)) / n, np.eye(d))
+        return Moments(averaging @ moments.mean, averaging @ moments.covariance @ averaging.T)
+
+    def consensus_error(self, moments: Moments) -> float:
+        """`E Σ_i ‖w_i − w̄‖²`."""
+        n, d = self.linear.shape
+        centring = np.kron(np.eye(n) - np.ones((n, n)) / n, np.eye(d))
+        second = moments.covariance + np.outer(moments.mean, moments.mean)
+        return float(np.trace(centring @ second))
+
+    def _batch_covariance(self, mean: np.ndarray, covariance: np.ndarray, batch_size: int) -> np.ndarray:
+        n, d = self.linear.shape
+        noise = np.zeros((n * d, n * d))
+        for i, (hessians, linears) in enumerate(self.row_gradients):
+            place = slice(i * d, (i + 1) * d)
+            here, spread = mean[place], covariance[place, place]
+            centred = hessians - hessians.mean(0)
+            at_mean = centred @ here - (linears - linears.mean(0))
+            second = np.einsum("bi,bj->ij", at_mean, at_mean)
+            second += np.einsum("bij,jk,blk->il", centred, spread, centred)
+            noise[place, place] = len(linears) / batch_size * second
+        return noise
+
+
+def _row_quadratics(problem: Problem, parameters: Parameters, shard: Any) -> tuple[np.ndarray, np.ndarray]:
+    def one_row(row: Any) -> tuple[jax.Array, jax.Array]:
+        single = jax.tree.map(lambda leaf: leaf[None], row)
+
+        def log_density(w: jax.Array) -> jax.Array:
+            return problem.log_likelihood(parameters.unravel(w), single)[0]
+
+        return _hessian_and_gradient(log_density, parameters.size)
+
+    rows = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, jnp.float64 if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None),
+        shard,
+    )
+    hessian, elsewhere, gradient = (np.asarray(part) for part in jax.vmap(one_row)(rows))
+    _require_constant(hessian, elsewhere, "log_likelihood")
+    return -hessian, gradient
+
+
+def _quadratic(log_density: Any, size: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+    hessian, elsewhere, gradient = (np.asarray(part) for part in _hessian_and_gradient(log_density, size))
+    _require_constant(hessian, elsewhere, name)
+    return -hessian, gradient
+
+
+def _hessian_and_gradient(log_density: Any, size: int) -> Any:
+    here, there = jnp.zeros(size), jnp.linspace(-1.0, 2.0, size) if size > 1 else jnp.ones(1)
+    hessian = jax.hessian(log_density)
+    return hessian(here), hessian(there), jax.grad(log_density)(here)
+
+
+def _require_constant(hessian: np.ndarray, elsewhere: np.ndarray, name: str) -> None:
+    if not np.allclose(hessian, elsewhere, rtol=1e-6, atol=1e-9 * (1 + np.abs(hessian).max())):
+        raise ProblemError(
+            f"{name} is not quadratic in the parameters, so there is no exact Gaussian recursion for this "
+            "problem: use it with linear-Gaussian models"
+        )

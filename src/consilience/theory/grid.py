@@ -1,0 +1,115 @@
+"""The posterior of a problem with two parameters, computed on a grid: densities, exact draws, moments.
+
+The density is evaluated at the centres of equal cells; a draw picks a cell by its probability and then a point
+in it at random. With some hundred cells a side the error is far below that of any Markov chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from consilience.errors import ProblemError
+from consilience.problems import Parameters, Problem
+
+
+@dataclass(frozen=True)
+class GridPosterior:
+    """A density on a rectangular grid.
+
+    Attributes:
+        names: what the two parameters are called.
+        first: `(rows,)` cell centres of the first parameter.
+        second: `(columns,)` cell centres of the second parameter.
+        density: `(rows, columns)`, integrates to 1.
+    """
+
+    names: tuple[str, str]
+    first: np.ndarray
+    second: np.ndarray
+    density: np.ndarray
+
+    @classmethod
+    def of(
+        cls, problem: Problem, first: tuple[float, float], second: tuple[float, float], cells: int = 400
+    ) -> GridPosterior:
+        """The posterior of a problem with two scalar parameters over the given ranges.
+
+        The ranges must hold practically all of the probability: it is an error if more than a millionth of it
+        lies in the outermost cells.
+        """
+        with jax.enable_x64(True):
+            parameters = Parameters.of(problem, jnp.float64)
+            if parameters.size != 2:
+                raise ProblemError(f"a grid posterior needs exactly 2 parameters, this problem has {parameters.size}")
+            x, y = _centres(*first, cells), _centres(*second, cells)
+
+            def log_posterior(w: jax.Array) -> jax.Array:
+                tree = parameters.unravel(w)
+                terms = [problem.log_likelihood(tree, _double(shard)).sum() for shard in problem.shards]
+                return sum(terms, problem.log_prior(tree))
+
+            points = jnp.stack(jnp.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
+            values = np.asarray(jax.jit(lambda all_: jax.lax.map(log_posterior, all_, batch_size=4096))(points))
+        density = np.exp(values - values.max()).reshape(cells, cells)
+        density /= density.sum() * (x[1] - x[0]) * (y[1] - y[0])
+        posterior = cls(_scalar_names(parameters), x, y, density)
+        posterior._require_inside()
+        return posterior
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """`(rows, columns)` probability of each cell, summing to 1."""
+        return self.density / self.density.sum()
+
+    @property
+    def mean(self) -> np.ndarray:
+        """`(2,)` posterior mean."""
+        p = self.probabilities
+        return np.array([p.sum(1) @ self.first, p.sum(0) @ self.second])
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """`(2, 2)` posterior covariance."""
+        p = self.probabilities
+        x, y = self.first - self.mean[0], self.second - self.mean[1]
+        cross = x @ p @ y
+        return np.array([[p.sum(1) @ x**2, cross], [cross, p.sum(0) @ y**2]])
+
+    def draw(self, num_draws: int, seed: int) -> np.ndarray:
+        """`(num_draws, 2)` independent draws."""
+        rng = np.random.default_rng(seed)
+        cell = rng.choice(self.density.size, num_draws, p=self.probabilities.ravel())
+        row, column = np.unravel_index(cell, self.density.shape)
+        width = np.array([self.first[1] - self.first[0], self.second[1] - self.second[0]])
+        return np.stack([self.first[row], self.second[column]], 1) + width * (rng.random((num_draws, 2)) - 0.5)
+
+    def _require_inside(self) -> None:
+        p = self.probabilities
+        border = p[0].sum() + p[-1].sum() + p[:, 0].sum() + p[:, -1].sum()
+        if border > 1e-6:
+            raise ProblemError(
+                f"the grid cuts off the posterior (its border holds a probability of {border:.1e}): widen the ranges"
+            )
+
+
+def _centres(low: float, high: float, cells: int) -> np.ndarray:
+    width = (high - low) / cells
+    return low + width * (np.arange(cells) + 0.5)
+
+
+def _double(shard: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf, np.float64) if np.issubdtype(np.asarray(leaf).dtype, np.floating) else leaf,
+        shard,
+    )
+
+
+def _scalar_names(parameters: Parameters) -> tuple[str, str]:
+    if len(parameters.names) == 2:
+        return parameters.names[0], parameters.names[1]
+    return f"{parameters.names[0]}[0]", f"{parameters.names[0]}[1]"
