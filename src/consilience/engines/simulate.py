@@ -5,11 +5,16 @@ block need besides the state (noise, step sizes, rows of minibatches) at once, a
 error. The inner one goes over the block's steps: gradient, mixing, update, and a write into the slot of the
 draw that the step belongs to (the last step of a slot stays). The number of steps is an argument, so one
 program serves every segment, and a position depends only on the step, not on how a run was cut.
+
+Chains are independent, so many of them are sampled in groups of a few, each by the same program in a thread of its
+own. The size of a group is fixed: the draws do not depend on the number of cores.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -28,6 +33,7 @@ _BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in c
 _LONGEST_BLOCK = 128
 _BUFFER_BYTES = 2**24  # draws kept in memory until a segment ends
 _MOST_SLOTS = 2**16
+_GROUP_CHAINS = 8  # fewer leave vector units idle, more spill the cache
 
 
 class Simulation:
@@ -45,14 +51,16 @@ class Simulation:
         require_usable(problem, self.parameters, self._start[0], self._data.stacked)
         self._gradients = network_gradients(problem, self.parameters)
         self._disagreement = make_disagreement(plan.graph, self.dtype)
+        self._groups = np.array_split(chains, math.ceil(plan.num_chains / _GROUP_CHAINS))
         self._choose_sizes()
-        self._program: Any = None
+        self._programs: dict[int, Any] = {}
+        self._threads = ThreadPoolExecutor(os.cpu_count()) if len(self._groups) > 1 else None
 
     def _choose_sizes(self) -> None:
         """Blocks that fit the cache, segments that fit the buffer; from sizes alone, never from timing."""
-        plan, network = self.plan, self.plan.num_chains * self.plan.num_agents
-        numbers = network * (self.parameters.size + (plan.batch_size or 0))
-        slot_bytes = network * self.parameters.size * self.dtype.itemsize
+        plan, size = self.plan, self.parameters.size
+        numbers = len(self._groups[0]) * plan.num_agents * (size + (plan.batch_size or 0))
+        slot_bytes = plan.num_chains * plan.num_agents * size * self.dtype.itemsize
         slots = max(1, min(_MOST_SLOTS, _BUFFER_BYTES // slot_bytes, plan.num_draws))
         longest = min(slots * plan.store_every, plan.num_steps)
         self.block_steps = max(1, min(_LONGEST_BLOCK, _BLOCK_NUMBERS // numbers, longest))
@@ -65,25 +73,43 @@ class Simulation:
         return _each(self.plan.sampler.init)(self._start)
 
     def compile(self) -> None:
-        """Compile the program for segments of any length."""
-        if self._program is None:
-            arguments = (self.initial_state(), jnp.int32(0), jnp.int32(1), jnp.int32(0))
-            program = jax.jit(self._segment)
-            self._program = program.lower(*arguments, self._data.arrays, self._keys).compile()
+        """Compile the program for segments of any length, once for each size of a group of chains."""
+        for group in self._groups:
+            if len(group) not in self._programs:
+                state, keys = self._of_group((self.initial_state(), self._keys), group)
+                numbers = (jnp.int32(0), jnp.int32(1), jnp.int32(0))
+                lowered = jax.jit(self._segment).lower(state, keys, *numbers, self._data.arrays)
+                self._programs[len(group)] = lowered.compile()
 
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
-        """Make `num_steps` steps from `first_step`; returns without waiting for the result."""
+        """Make `num_steps` steps from `first_step`."""
         self.compile()
         first_draw = self.plan.draws_after(first_step)
-        new_state, draws, consensus = self._program(
-            state, jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(first_draw),
-            self._data.arrays, self._keys,
-        )  # fmt: skip
+        numbers = (jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(first_draw))
+        new_state, draws, consensus = self._run_groups(jax.tree.map(jnp.asarray, state), numbers)
         last_step = first_step + num_steps
         blocks = math.ceil(num_steps / self.block_steps)
         measured = np.minimum(first_step + self.block_steps * np.arange(1, blocks + 1), last_step)
         complete = self.plan.draws_after(last_step) - first_draw
         return new_state, Segment(last_step, draws[:complete], measured, consensus[:blocks])
+
+    def _run_groups(self, state: Any, numbers: Any) -> Any:
+        """Run the program on every group of chains, and put the results together again."""
+        if self._threads is None:
+            return self._programs[self.plan.num_chains](state, self._keys, *numbers, self._data.arrays)
+
+        def run(group: np.ndarray) -> Any:
+            own_state, own_keys = self._of_group((state, self._keys), group)
+            results = self._programs[len(group)](own_state, own_keys, *numbers, self._data.arrays)
+            return jax.tree.map(np.asarray, results)
+
+        states, draws, consensus = zip(*self._threads.map(run, self._groups), strict=True)
+        together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *states)
+        return jax.tree.map(jnp.asarray, together), np.concatenate(draws, 1), np.concatenate(consensus, 1)
+
+    def _of_group(self, tree: Any, group: np.ndarray) -> Any:
+        """The part of arrays over chains that belongs to a group."""
+        return jax.tree.map(lambda leaf: leaf[group[0] : group[-1] + 1], tree)
 
     def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """Bisect a segment for the first step after which a position is not finite."""
@@ -103,12 +129,12 @@ class Simulation:
         return first_step + bad, int(chain), int(agent)
 
     def _segment(
-        self, state: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any, keys: Any
+        self, state: Any, keys: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any
     ) -> tuple[Any, jax.Array, jax.Array]:
         plan, length = self.plan, self.block_steps
-        shape = (plan.num_chains, plan.num_agents, self.parameters.size)
+        shape = (*keys[Purpose.NOISE].shape, self.parameters.size)
         draws = jnp.zeros((self._slots + 1, *shape), self.dtype)  # the last slot takes what is not stored
-        consensus = jnp.zeros((self._blocks, plan.num_chains), self.dtype)
+        consensus = jnp.zeros((self._blocks, shape[0]), self.dtype)
 
         def block(b: Any, carry: Any) -> Any:
             state, draws, consensus = carry

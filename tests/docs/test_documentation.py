@@ -1,0 +1,105 @@
+"""The documentation tells the truth: its code runs, its links lead somewhere, its lists are complete."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+import consilience as cs
+from consilience import errors, experiments
+from consilience.cli.main import app
+from consilience.engines.simulate import require_matching
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+WITH_CODE = [ROOT / "README.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+
+_FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+def python_blocks(path):
+    """The Python blocks of a page, each padded so that a traceback shows the page's line numbers."""
+    text = path.read_text()
+    return ["\n" * text[: found.start(1)].count("\n") + found.group(1) for found in _FENCE.finditer(text)]
+
+
+def run_blocks(path):
+    """Run the blocks of a page one after the other, and return the names they define."""
+    names = {"__name__": "__main__"}
+    for block in python_blocks(path):
+        exec(compile(block, str(path), "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+def test_code_on_the_page_runs_and_checks_its_own_results(page, tmp_path, monkeypatch):
+    assert any("\nassert " in block for block in python_blocks(page)), "a page with code must assert what it claims"
+    monkeypatch.chdir(tmp_path)
+    run_blocks(page)
+
+
+@pytest.mark.parametrize(("claim", "holds"), [("value == 1", True), ("value == 2", False)])
+def test_a_wrong_claim_on_a_page_is_noticed(tmp_path, claim, holds):
+    page = tmp_path / "page.md"
+    page.write_text(f"Words\n\n```python\nvalue = 1\n```\n\n```python\nassert {claim}\n```\n")
+    if holds:
+        assert run_blocks(page)["value"] == 1
+    else:
+        with pytest.raises(AssertionError):
+            run_blocks(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page):
+    targets = [link for link in _LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in targets if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("plan_file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
+def test_example_plans_fit_their_problems(plan_file, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    plan = cs.Plan.load(plan_file)
+    problem = experiments.load_problem(plan)
+    require_matching(problem, plan)
+    assert {finding.level for finding in cs.check(plan, problem)} == {"ok"}
+
+
+def test_every_entry_of_a_summary_is_documented(tmp_path):
+    gmm = experiments.EXPERIMENTS["gmm"]
+    plan = gmm.plan(2, num_steps=3000).replace(store_every=1)
+    with pytest.warns(errors.PlanWarning):
+        summary = cs.sample(gmm.problem(2), plan, tmp_path / "run").summary
+    summary |= gmm.study_results({2: summary})
+    text = (DOCS / "reference" / "summary.md").read_text()
+    assert sorted(name for name in entries(summary) if f"`{name}`" not in text) == []
+
+
+def entries(value, *, named=("graph", "timing", "consensus_rate", "agents", "network_average", "results")):
+    """The names of all entries, and of the entries of those that have a table of their own."""
+    if isinstance(value, list):
+        return set().union(*(entries(item) for item in value))
+    names = set(value)
+    for name in named:
+        if name in value:
+            names |= entries(value[name])
+    return names
+
+
+def test_every_error_is_documented():
+    text = (DOCS / "reference" / "errors.md").read_text()
+    classes = [name for name, _ in inspect.getmembers(errors, inspect.isclass)]
+    assert classes
+    assert [name for name in classes if f"`{name}`" not in text] == []
+
+
+def test_every_command_and_option_is_documented():
+    text = (DOCS / "how-to" / "run-from-the-command-line.md").read_text()
+    commands = typer.main.get_command(app).commands
+    missing = {name for name in commands if f"consilience {name}" not in text}
+    for command in commands.values():
+        missing |= {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    assert sorted(word for word in missing if word not in text and word != "--help") == []
