@@ -47,7 +47,10 @@ def test_draws_are_counted_after_burn_in():
     ("text", "words"),
     [
         ("num_step = 5", "unknown entry 'num_step', did you mean 'num_steps'"),
-        ("[sampler]\nkind = 'dula'\nstep_sise = 1", "unknown entry 'sampler.step_sise', did you mean 'step_size'"),
+        (
+            "[sampler]\nkind = 'dula'\nstep_sise = 1",
+            "'sampler': .*unknown entry 'step_sise', did you mean 'step_size'",
+        ),
         ("[sampler]\nkind = 'dula'\nstep_size = {kind = 'polynomial', scale = 1, exponant = 1}", "mean 'exponent'"),
         ("num_steps = 0", "'num_steps': .* got 0"),
         ("num_steps = 'many'", "'num_steps'"),

@@ -109,9 +109,12 @@ def test_pytrees_become_named_variables():
     ],
 )
 def test_bad_problems_are_refused_with_the_reason(changes, words):
-    with pytest.raises(ProblemError, match=words):
+    def prepare():
         problem = simple(**changes)
         Simulation(problem, plan_for(problem))
+
+    with pytest.raises(ProblemError, match=words):
+        prepare()
 
 
 def test_shards_and_batches_must_fit_the_plan():

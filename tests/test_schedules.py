@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
+from consilience.errors import ScheduleError
 from consilience.schedules import Constant, FromTo, Polynomial, broken_conditions
 
 
@@ -32,9 +32,9 @@ def test_conditions_on_the_exponents(step_size, consensus, count):
 
 
 def test_bad_schedules_are_refused():
-    with pytest.raises(ValidationError, match="does not fall"):
+    with pytest.raises(ScheduleError, match="does not fall"):
         FromTo(start=0.1, end=0.2, num_steps=10, exponent=0.5)
-    with pytest.raises(ValidationError):
+    with pytest.raises(ScheduleError):
         Constant(value=-1)
-    with pytest.raises(ValidationError):
+    with pytest.raises(ScheduleError):
         Polynomial(scale=float("inf"), exponent=0.5)

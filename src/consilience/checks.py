@@ -47,10 +47,16 @@ def check(plan: Plan, problem: Problem | None = None) -> list[Finding]:
     >>> [finding.topic for finding in check(plan) if finding.level == "error"]
     ['consensus step']
     """
-    findings = [_graph(plan), _consensus(plan), *_conditions(plan), *_temperature(plan)]
-    if problem is not None:
+    consensus = _consensus(plan)
+    findings = [_graph(plan), consensus, *_conditions(plan), *_temperature(plan)]
+    if problem is not None and consensus.level != "error":
         findings.append(_curvature(plan, problem))
     return findings
+
+
+def counted(num_agents: int) -> str:
+    """So many agents, in words."""
+    return f"{num_agents:,} agent{'s' if num_agents != 1 else ''}"
 
 
 def require_stable(findings: list[Finding]) -> None:
@@ -65,7 +71,7 @@ def _graph(plan: Plan) -> Finding:
     return Finding(
         "ok",
         "graph",
-        f"{graph.name} of {graph.num_agents} agents, {graph.num_edges} edges, connected"
+        f"{graph.name} of {counted(graph.num_agents)}, {graph.num_edges} edges, connected"
         + (
             f"; λ₂ = {graph.algebraic_connectivity:.4g}, λ_max = {graph.largest_eigenvalue:.4g}"
             if graph.num_edges

@@ -1,23 +1,24 @@
 """How to infer: everything that decides a run's draws, validated, in and out of TOML.
 
-problem = "gmm"          # or "module:attribute"
-num_steps = 200000
-store_every = 10
-seed = 0
+A plan file looks like this:
 
-[graph]
-kind = "ring"
-num_agents = 5
+    problem = "gmm"          # or "module:attribute"
+    num_steps = 200000
+    store_every = 10
+    seed = 0
 
-[sampler]
-kind = "dula"
-step_size = { kind = "from_to", start = 0.01, end = 0.0001, num_steps = 200000, exponent = 0.55 }
-consensus = 0.3
+    [graph]
+    kind = "ring"
+    num_agents = 5
+
+    [sampler]
+    kind = "dula"
+    step_size = { kind = "from_to", start = 0.01, end = 0.0001, num_steps = 200000, exponent = 0.55 }
+    consensus = 0.3
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import tomllib
@@ -25,18 +26,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import ConfigDict, Field, field_serializer, field_validator
 
 from consilience import graphs
 from consilience.errors import InputError, PlanError
 from consilience.graphs import Graph
-from consilience.samplers import SAMPLERS
 from consilience.samplers.dula import DULA
+from consilience.validation import Record
 
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits inside compiled programs
 
 
-class Plan(BaseModel):
+class Plan(Record):
     """Everything that decides a run, besides the problem itself.
 
     Attributes:
@@ -57,7 +58,7 @@ class Plan(BaseModel):
     500
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     problem: str | None = None
     num_steps: Annotated[int, Field(ge=1, le=_MOST_STEPS)]
@@ -72,10 +73,7 @@ class Plan(BaseModel):
     sampler: DULA
 
     def __init__(self, **entries: Any) -> None:
-        try:
-            super().__init__(**entries)
-        except ValidationError as error:
-            raise PlanError(explain(error)) from None
+        super().__init__(**entries)
         if self.num_draws < 1:
             raise PlanError(
                 f"the plan stores no draw: {self.num_steps} steps less {self.burn_in} of burn-in are fewer than "
@@ -139,33 +137,3 @@ class Plan(BaseModel):
         """A hash of the plan's entries: the identity of a run."""
         text = json.dumps(self.model_dump(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def explain(error: ValidationError) -> str:
-    """A validation error in one line: each entry that is wrong, and the nearest right name for a typo."""
-    lines = []
-    for problem in error.errors():
-        place = [str(part) for part in problem["loc"] if str(part) not in _UNION_TAGS]
-        name = ".".join(place)
-        if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(place[-1], _known_entries(place[:-1]), n=1)
-            lines.append(f"unknown entry '{name}'" + (f", did you mean '{near[0]}'?" if near else ""))
-        elif problem["type"] == "missing":
-            lines.append(f"entry '{name}' is missing")
-        elif problem["type"] == "union_tag_not_found":
-            lines.append(f"'{name}' needs a number, or a table with `kind` (constant, polynomial or from_to)")
-        else:
-            message = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"'{name}': {message[0].lower() + message[1:]}, got {problem['input']!r:.60}")
-    return "; ".join(lines)
-
-
-_UNION_TAGS = {"constant", "polynomial", "from_to"}
-
-
-def _known_entries(place: list[str]) -> list[str]:
-    if place[:1] == ["sampler"] and len(place) == 1:
-        return [name for sampler in SAMPLERS.values() for name in sampler.model_fields]
-    if place[:1] == ["sampler"]:
-        return ["kind", "value", "scale", "offset", "exponent", "start", "end", "num_steps"]
-    return list(Plan.model_fields)

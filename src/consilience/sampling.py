@@ -57,6 +57,11 @@ class Run(RunDirectory):
 
     def report(self) -> Path:
         """Draw the figures and write `report.html`, from this directory alone."""
+        if not self.complete:
+            raise RunError(
+                f"{self.path} is not complete ({self.status['status']}): finish it with "
+                f"`consilience resume {self.path}`"
+            )
         experiment = experiments.find(self.plan.problem)
         sections = experiment.sections(self) if experiment else []
         return reports.write_report(self, sections)

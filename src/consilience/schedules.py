@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+
+from consilience.errors import ScheduleError
+from consilience.validation import Record
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Schedule(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Schedule(Record):
+    mistake = ScheduleError
 
 
 class Constant(_Schedule):

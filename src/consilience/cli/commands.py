@@ -33,7 +33,7 @@ StepSize = Annotated[float | None, typer.Option("--step-size", help="A constant 
 Consensus = Annotated[float | None, typer.Option("--consensus", help="A constant consensus step.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="1 samples the posterior.")]
 DType = Annotated[str | None, typer.Option("--dtype", help="float32 or float64.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run [default: runs/NAME-TIME].")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run (by default runs/NAME-TIME).")]
 
 
 def run(

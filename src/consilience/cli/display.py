@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from consilience.checks import Finding
+from consilience.checks import Finding, counted
 from consilience.experiments import Experiment
 from consilience.plans import Plan
 from consilience.reports import tables
@@ -42,6 +42,7 @@ class Display:
         self._handler = logging.StreamHandler(sys.stderr)
         self._handler.setFormatter(logging.Formatter("Note: %(message)s"))
         logging.getLogger("consilience").addHandler(self._handler)
+        logging.getLogger("consilience").propagate = False
         if self.console.is_terminal and not self.quiet:
             self._progress = Progress(
                 TextColumn("{task.description}"),
@@ -61,8 +62,9 @@ class Display:
         if self._progress is not None:
             self._progress.stop()
         logging.getLogger("consilience").removeHandler(self._handler)
+        logging.getLogger("consilience").propagate = True
         self._warnings.__exit__(kind, error, trace)
-        if self._remarks and not self.quiet:
+        if kind is None and self._remarks and not self.quiet:
             topics = ", ".join(sorted(self._remarks))
             note = f"[yellow]Note:[/] this plan is at or beyond a limit of the theorems ({topics})"
             self.console.print(f"{note}; `consilience check` says more.\n", highlight=False, soft_wrap=True)
@@ -72,8 +74,7 @@ class Display:
         bar = self._progress
         if bar is None:
             return None
-        agents = f"{plan.num_agents} agent{'s' if plan.num_agents > 1 else ''}"
-        task = bar.add_task(agents, total=plan.num_steps, rate="compiling …", error="")
+        task = bar.add_task(counted(plan.num_agents), total=plan.num_steps, rate="compiling …", error="")
 
         def show(step: Step) -> None:
             bar.update(
@@ -98,7 +99,7 @@ def print_findings(results: Sequence[tuple[Plan, list[Finding]]]) -> None:
     """The findings about each plan, with remedies."""
     console = Console()
     for plan, findings in results:
-        console.print(f"[bold]{plan.num_agents} agents, {plan.num_steps:,} steps[/]", highlight=False)
+        console.print(f"[bold]{counted(plan.num_agents)}, {plan.num_steps:,} steps[/]", highlight=False)
         for finding in findings:
             text = f"  {_MARKS[finding.level]} {finding.topic}: {finding.message}"
             console.print(text, highlight=False, soft_wrap=True)

@@ -4,7 +4,8 @@
 
 where `ρ_k` and `ν_k` are the distances of `x_i` to its k-th neighbour among the other draws of `p` and among the
 draws of `q` (Wang, Kulkarni and Verdú, 2009). It needs no density, but draws that are close to independent: thin
-a Markov chain first. The estimate scatters around 0 for equal distributions and may be slightly negative.
+a Markov chain first. The estimate scatters around 0 for equal distributions and may be slightly negative; where `p`
+has much mass outside the reach of `q`'s draws it is too small, so read large values as "at least".
 """
 
 from __future__ import annotations

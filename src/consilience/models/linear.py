@@ -1,6 +1,8 @@
 """Bayesian linear regression: every local posterior is Gaussian, so the network's dynamics are known exactly.
 
-w ~ N(0, prior_variance · I),   y ~ N(x·w, noise_variance)
+The model is:
+
+    w ~ N(0, prior_variance · I),   y ~ N(x·w, noise_variance)
 """
 
 from __future__ import annotations

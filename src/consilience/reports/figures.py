@@ -39,7 +39,7 @@ def posterior_panels(
     shown: tuple[tuple[float, float], tuple[float, float]],
 ) -> Figure:
     """The true density first, then a smoothed histogram of each set of draws with the true contours over it."""
-    names = [str(name) for name in reference["parameter"].to_numpy()]
+    names = reference.attrs["parameters"]
     density = reference["density"].to_numpy()
     x, y = reference[names[0]].to_numpy(), reference[names[1]].to_numpy()
     levels = _mass_levels(density, (0.95, 0.8, 0.5, 0.2))
@@ -55,11 +55,14 @@ def posterior_panels(
             axis.contour(x, y, density.T, levels=levels, colors="white", linewidths=0.7, alpha=0.8)
         axis.set(xlim=shown[0], ylim=shown[1])
         axis.set_title(title, weight="bold" if place == 0 else "normal")
-        axis.label_outer()
         if place % columns == 0:
             axis.set_ylabel(_pretty(names[1]))
-        if place >= len(panels) - columns:
+        else:
+            axis.set_yticklabels([])
+        if place + columns >= len(panels):  # nothing stands below
             axis.set_xlabel(_pretty(names[0]))
+        else:
+            axis.set_xticklabels([])
     return figure
 
 

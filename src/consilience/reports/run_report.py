@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from consilience.errors import RunError
 from consilience.reports import figures, tables
 from consilience.reports.page import Section, render_page
 from consilience.reports.tables import shown
@@ -19,10 +18,6 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         run: the run.
         first: the experiment's own sections, which come first.
     """
-    if not run.complete:
-        raise RunError(
-            f"{run.path} is not complete ({run.status['status']}): finish it with `consilience resume {run.path}`"
-        )
     summary, plan = run.summary, run.plan
     timing = summary["timing"]
     facts = {

@@ -1,14 +1,16 @@
 """A run's directory: made once, appended to while sampling, read by everything else.
 
-RUN/
-  plan.toml         the resolved plan
-  provenance.json   version, commit, packages, machine, command
-  status.json       how far the run is, and why it stopped
-  draws.zarr/       group `posterior`: every variable with dimensions (chain, agent, draw, …)
-  metrics.zarr/     consensus error with dimensions (chain, time)
-  checkpoints/      states to resume from
-  summary.json      the results in numbers (docs/reference/summary.md)
-  figures/*.png, report.html
+What it holds:
+
+    RUN/
+      plan.toml         the resolved plan
+      provenance.json   version, commit, packages, machine, command
+      status.json       how far the run is, and why it stopped
+      draws.zarr/       group `posterior`: every variable with dimensions (chain, agent, draw, …)
+      metrics.zarr/     consensus error with dimensions (chain, time)
+      checkpoints/      states to resume from
+      summary.json      the results in numbers (docs/reference/summary.md)
+      figures/*.png, report.html
 """
 
 from __future__ import annotations
@@ -131,7 +133,9 @@ class RunDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for writing, so that no second process writes to it."""
-        with disk_errors(self.path), (self.path / ".lock").open("w") as lock:
+        with disk_errors(self.path):
+            lock = (self.path / ".lock").open("w")
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

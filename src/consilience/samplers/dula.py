@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from consilience.schedules import ScheduleLike
+from consilience.validation import Record
 
 
 class Coefficients(NamedTuple):
@@ -29,10 +30,8 @@ class Coefficients(NamedTuple):
     """`sqrt(2 α_k n T)`, the standard deviation of the noise."""
 
 
-class DULA(BaseModel):
+class DULA(Record):
     """Decentralized unadjusted Langevin algorithm; make one with `dula(...)`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["dula"] = "dula"
     step_size: ScheduleLike

@@ -1,0 +1,187 @@
+"""The command line as a user meets it: real processes, their output and their exit codes."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import consilience as cs
+
+COMMAND = [sys.executable, "-m", "consilience.cli.main"]
+
+
+def call(*arguments, cwd=None, code=0):
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == code, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def error_of(*arguments, code=2, cwd=None):
+    done = call(*arguments, code=code, cwd=cwd)
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("Error: ")
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "run"
+    done = call("run", "gmm", "--agents", 4, "--graph", "star", "--steps", 20_000, "--seed", 5, "--out", path)
+    return path, done
+
+
+def test_a_run_ends_with_a_table_and_the_path_of_the_report(finished):
+    path, done = finished
+    assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
+    assert "agent 4" in done.stdout
+    assert "network average" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr  # no colours or bars without a terminal
+    assert "steps/s" not in done.stderr
+    summary = json.loads((path / "summary.json").read_text())
+    assert (summary["num_agents"], summary["seed"], summary["graph"]["kind"]) == (4, 5, "star")
+    assert (path / "report.html").exists()
+
+
+def test_json_for_machines(finished):
+    path, _ = finished
+    done = call("report", path, "--json")
+    summary = json.loads(done.stdout)
+    assert summary["report"] == str(path / "report.html")
+    assert summary["agents"][0]["sinkhorn"] > 0
+    assert done.stderr == ""
+
+
+def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):
+    path, _ = finished
+    moved = tmp_path / "moved"
+    subprocess.run(["cp", "-r", str(path), str(moved)], check=True)
+    (moved / "report.html").unlink()
+    call("report", moved)
+    assert (moved / "report.html").stat().st_size > 100_000
+
+
+def test_killed_in_the_middle_then_resumed(tmp_path):
+    path = tmp_path / "run"
+    steps = 3_000_000
+    arguments = ["run", "gmm", "--agents", 10, "--graph", "star", "--steps", steps, "--out", path]
+    process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    wait_for_draws(path)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"consilience resume {path}" in errors
+    assert "not complete" in error_of("report", path)
+    call("resume", path)
+    run = cs.Run(path)
+    assert run.complete
+    assert run.draws.sizes["draw"] == run.plan.num_draws
+    assert "already" in error_of(*arguments)
+
+
+def wait_for_draws(path):
+    group = path / "draws.zarr" / "posterior" / "zarr.json"
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        try:
+            if json.loads(group.read_text())["consolidated_metadata"]["metadata"]["theta_1"]["shape"][2] > 0:
+                return
+        except (OSError, KeyError):
+            pass
+        time.sleep(0.02)
+    raise AssertionError("no draws were stored")
+
+
+def test_progress_on_a_terminal(tmp_path):
+    """A pseudo-terminal sees the bar, the rate and the consensus error."""
+    main, side = pty.openpty()
+    arguments = ["run", "gmm", "--agents", "2", "--steps", "400000", "--out", str(tmp_path / "run")]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "140"}
+    process = subprocess.Popen([*COMMAND, *arguments], stderr=side, stdout=subprocess.DEVNULL, env=environment)
+    os.close(side)
+    seen, deadline = b"", time.monotonic() + 90
+    while time.monotonic() < deadline:
+        if select.select([main], [], [], 1)[0]:
+            try:
+                seen += os.read(main, 65536)
+            except OSError:
+                break
+        elif process.poll() is not None:
+            break
+    assert process.wait(timeout=60) == 0
+    text = seen.decode(errors="replace")
+    assert "steps/s" in text
+    assert "consensus error" in text
+    assert "100%" in text
+
+
+def test_check_says_what_is_wrong_and_what_to_do(tmp_path):
+    plan = cs.Plan(graph=cs.graphs.star(10), sampler=cs.dula(1e-4, 0.3), num_steps=100)
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    done = call("check", tmp_path / "plan.toml", code=2)
+    assert "✗ consensus step" in done.stdout
+    assert "below 0.2" in done.stdout
+    findings = json.loads(call("check", tmp_path / "plan.toml", "--json", code=2).stdout)[0]
+    assert [f["level"] for f in findings if f["topic"] == "consensus step"] == ["error"]
+    assert "unstable" in error_of("run", "gmm", "--agents", 10, "--graph", "star", "--consensus", 0.3, "--steps", 100)
+    assert "✓ graph" in call("check", "gmm", "--agents", 5).stdout
+
+
+def test_problems_of_ones_own_run_by_their_name(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import jax.numpy as jnp, numpy as np, consilience as cs\n"
+        "problem = cs.Problem(lambda w, x: -0.5 * (x - w) ** 2, lambda w: -0.5 * w**2,\n"
+        "    lambda key: jnp.zeros(()), [np.full(5, 1.0, np.float32), np.full(9, 2.0, np.float32)])\n"
+    )
+    out = tmp_path / "run"
+    call("run", "mine:problem", "--steps", 2000, "--step-size", 0.001, "--out", out, "--json", cwd=tmp_path)
+    assert json.loads((out / "summary.json").read_text())["num_agents"] == 2
+    assert "--step-size" in error_of("run", "mine:problem", "--steps", 2000, cwd=tmp_path)
+    plan = cs.Run(out).plan.replace(seed=1)
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    call("run", "plan.toml", "--out", tmp_path / "again", cwd=tmp_path)
+    assert cs.Run(tmp_path / "again").plan.seed == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "nope"], "unknown experiment 'nope'"),
+        (["run", "gmm", "--colour", "red"], "No such option"),
+        (["run", "gmm", "--agents", "many"], "valid integer"),
+        (["run", "gmm", "--agents", "0"], "greater than or equal to 1"),
+        (["run", "gmm", "--graph", "hexagon"], "unknown graph"),
+        (["run", "gmm", "--dtype", "float16"], "dtype"),
+        (["run", "gmm", "--agents", "5", "--batch-size", "50"], "larger than the shard"),
+        (["run", "missing.toml"], "there is no plan file missing.toml"),
+        (["resume", "nowhere"], "does not hold a run"),
+        (["report", "nowhere"], "does not hold a run"),
+        (["fly"], "No such command"),
+    ],
+)
+def test_mistakes_get_one_line_and_exit_code_2(arguments, words, tmp_path):
+    assert words in error_of(*arguments, cwd=tmp_path)
+
+
+def test_a_disk_that_refuses_gets_one_line_too():
+    assert "cannot write to /proc/run" in error_of("run", "gmm", "--agents", 2, "--out", "/proc/run", code=1)
+
+
+def test_help_and_version_do_not_load_jax():
+    code = (
+        "import sys; from consilience.cli.main import app\n"
+        "app(['--help'], standalone_mode=False); app(['--version'], standalone_mode=False)\n"
+        "app(['run', '--help'], standalone_mode=False); assert 'jax' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"consilience {cs.__version__}" in done.stdout
+    assert "experiments" in call("--help").stdout
+    assert "gmm" in call("experiments").stdout

@@ -1,0 +1,172 @@
+"""A run that is stopped at any moment, resumed, has the same draws to the bit as one that was not."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import consilience as cs
+from consilience.errors import Interrupted, RunError
+from consilience.runs import Checkpoints
+from tests.gaussian import regression
+
+PROBLEM = regression([5, 8, 13])
+PLAN = cs.Plan(
+    graph=cs.graphs.ring(3), sampler=cs.dula(0.01, 0.2), num_steps=60_000, store_every=10, burn_in=77, batch_size=4
+)
+
+
+class StopAt:
+    """Ask for a stop, as Ctrl-C does, once a run has come so far."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def __call__(self, progress):
+        if progress.step >= self.step:
+            self.step = 10**9
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def same(first, second):
+    for name in first.draws.variables:
+        assert (first.draws[name].values == second.draws[name].values).all(), name
+    assert (first.metrics["consensus_error"].values == second.metrics["consensus_error"].values).all()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return cs.sample(PROBLEM, PLAN, tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_ctrl_c_then_resume(whole, tmp_path):
+    with pytest.raises(Interrupted, match="consilience resume"):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000))
+    stopped = cs.Run(tmp_path / "run")
+    assert stopped.status["status"] == "interrupted"
+    assert 0 < stopped.draws.sizes["draw"] < PLAN.num_draws
+    assert np.isfinite(stopped.draws["w"].values).all()
+    with pytest.raises(Interrupted):
+        cs.resume(tmp_path / "run", PROBLEM, progress=StopAt(30_000))
+    same(cs.resume(tmp_path / "run", PROBLEM), whole)
+    assert cs.Run(tmp_path / "run").complete
+
+
+@pytest.mark.parametrize("what", ["delete", "truncate", "flip a bit"])
+def test_a_damaged_checkpoint_is_skipped_and_said(whole, tmp_path, what, caplog):
+    with pytest.raises(Interrupted):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(20_000), checkpoint_seconds=0.0)
+    steps = sorted(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert len(steps) == 2
+    newest = tmp_path / "run" / "checkpoints" / str(steps[-1]) / "state"
+    files = sorted((path for path in newest.rglob("*") if path.is_file()), key=lambda path: -path.stat().st_size)
+    for path in files:
+        content = bytearray(path.read_bytes())
+        if what == "delete":
+            path.unlink()
+        elif what == "truncate":
+            path.write_bytes(content[: len(content) // 2])
+        elif content:
+            content[len(content) // 2] ^= 0x10
+            path.write_bytes(content)
+    with caplog.at_level(logging.WARNING, "consilience"):
+        resumed = cs.resume(tmp_path / "run", PROBLEM)
+    assert f"checkpoint at step {steps[-1]} is damaged" in caplog.text
+    same(resumed, whole)
+
+
+def test_without_any_good_checkpoint_it_begins_again(whole, tmp_path, caplog):
+    with pytest.raises(Interrupted):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(20_000), checkpoint_seconds=0.0)
+    for path in (tmp_path / "run" / "checkpoints").rglob("manifest.ocdbt"):
+        path.write_bytes(b"nonsense")
+    same(cs.resume(tmp_path / "run", PROBLEM), whole)
+
+
+def test_a_digest_that_differs_is_damage(tmp_path, caplog):
+    """A checkpoint that reads back, but not as it was written, is refused too."""
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints.save(10, np.arange(3.0), {"draws": 1})
+    checkpoints.save(20, np.arange(4.0)[:3] + 1, {"draws": 2})
+    assert checkpoints.latest(np.zeros(3)).step == 20
+    note = next((tmp_path / "checkpoints" / "20" / "note").glob("metadata*"))
+    content = json.loads(note.read_text())
+    note.write_text(json.dumps({**content, "digest": "0" * 64}))
+    found = checkpoints.latest(np.zeros(3))
+    checkpoints.close()
+    assert found.step == 10
+    assert found.state.tolist() == [0, 1, 2]
+
+
+def test_other_data_or_another_plan_is_refused(tmp_path):
+    with pytest.raises(Interrupted):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000))
+    with pytest.raises(RunError, match="same data"):
+        cs.resume(tmp_path / "run", regression([5, 8, 13], seed=1))
+    (tmp_path / "run" / "plan.toml").write_text(PLAN.replace(seed=9).to_toml())
+    with pytest.raises(RunError, match="changed after the run began"):
+        cs.resume(tmp_path / "run", PROBLEM)
+
+
+def test_two_processes_do_not_write_one_run(tmp_path):
+    with pytest.raises(Interrupted):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000))
+    run = cs.Run(tmp_path / "run")
+    with run.locked(), pytest.raises(RunError, match="another process"):
+        cs.resume(tmp_path / "run", PROBLEM)
+
+
+SCRIPT = """
+import sys
+from consilience.experiments import EXPERIMENTS
+from consilience.sampling import resume, sample
+if sys.argv[1] == "sample":
+    gmm = EXPERIMENTS["gmm"]
+    plan = gmm.plan(3, num_steps=STEPS).replace(problem=None)
+    sample(gmm.problem(3), plan, sys.argv[2], checkpoint_seconds=0.05)
+else:
+    resume(sys.argv[2], EXPERIMENTS["gmm"].problem(3), checkpoint_seconds=0.05)
+""".replace("STEPS", "3_000_000")
+
+
+def test_kill_at_random_moments_then_resume(tmp_path):
+    """`kill -9` again and again, also while draws and checkpoints are written; the draws are the same in the end."""
+
+    def start(verb, path):
+        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", SCRIPT, verb, str(path)])
+
+    undisturbed = start("sample", tmp_path / "whole")
+    assert undisturbed.wait(timeout=240) == 0
+    path, rng, kills = tmp_path / "killed", np.random.default_rng(0), 0
+    for attempt in range(12):
+        process = start("resume" if (path / "plan.toml").exists() else "sample", path)
+        deadline = time.monotonic() + 60
+        length = _drawn(path)
+        while process.poll() is None and _drawn(path) <= length and time.monotonic() < deadline:
+            time.sleep(0.01)  # until it has begun to add to what was there
+        time.sleep(rng.uniform(0, 0.4))
+        if process.poll() is None and attempt < 5:
+            process.kill()
+            kills += 1
+            process.wait()
+            if (path / "plan.toml").exists():
+                values = cs.Run(path).draws["theta_1"].values
+                assert np.isfinite(values).all()  # readers see finished draws only, at any moment
+        elif process.wait(timeout=240) == 0:
+            break
+    assert kills >= 3
+    same(cs.Run(path), cs.Run(tmp_path / "whole"))
+
+
+def _drawn(path):
+    try:
+        document = json.loads((path / "draws.zarr" / "posterior" / "zarr.json").read_text())
+        return document["consolidated_metadata"]["metadata"]["theta_1"]["shape"][2]
+    except (OSError, KeyError):
+        return 0
