@@ -34,7 +34,9 @@ def error_of(*arguments, code=2, cwd=None):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("cli") / "run"
-    done = call("run", "gmm", "--agents", 4, "--graph", "star", "--steps", 20_000, "--seed", 5, "--out", path)
+    done = call(
+        "run", "gmm", "--agents", 4, "--graph", "star", "--steps", 20_000, "--seed", 5, "--chains", 2, "--out", path
+    )
     return path, done
 
 
@@ -71,7 +73,7 @@ def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):
 def test_killed_in_the_middle_then_resumed(tmp_path):
     path = tmp_path / "run"
     steps = 3_000_000
-    arguments = ["run", "gmm", "--agents", 10, "--graph", "star", "--steps", steps, "--out", path]
+    arguments = ["run", "gmm", "--agents", 10, "--graph", "star", "--chains", 1, "--steps", steps, "--out", path]
     process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
     wait_for_draws(path)
     process.send_signal(signal.SIGINT)
@@ -87,11 +89,14 @@ def test_killed_in_the_middle_then_resumed(tmp_path):
 
 
 def wait_for_draws(path):
-    group = path / "draws.zarr" / "posterior" / "zarr.json"
+    group = path / "draws.zarr" / "zarr.json"
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         try:
-            if json.loads(group.read_text())["consolidated_metadata"]["metadata"]["theta_1"]["shape"][2] > 0:
+            if (
+                json.loads(group.read_text())["consolidated_metadata"]["metadata"]["posterior/theta_1"]["shape"][2]
+                > 0
+            ):
                 return
         except (OSError, KeyError):
             pass
@@ -102,7 +107,7 @@ def wait_for_draws(path):
 def test_progress_on_a_terminal(tmp_path):
     """A pseudo-terminal sees the bar, the rate and the consensus error."""
     main, side = pty.openpty()
-    arguments = ["run", "gmm", "--agents", "2", "--steps", "400000", "--out", str(tmp_path / "run")]
+    arguments = ["run", "gmm", "--agents", "2", "--chains", "1", "--steps", "400000", "--out", str(tmp_path / "run")]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "140"}
     process = subprocess.Popen([*COMMAND, *arguments], stderr=side, stdout=subprocess.DEVNULL, env=environment)
     os.close(side)

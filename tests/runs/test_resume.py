@@ -23,7 +23,10 @@ PLAN = cs.Plan(
 
 
 class StopAt:
-    """Ask for a stop, as Ctrl-C does, once a run has come so far."""
+    """Ask for a stop, as Ctrl-C does, once a run has come so far.
+
+    A segment is at most eight times as long as the one before it, so that a stop asked for early comes before the end.
+    """
 
     def __init__(self, step):
         self.step = step
@@ -47,13 +50,13 @@ def whole(tmp_path_factory):
 
 def test_ctrl_c_then_resume(whole, tmp_path):
     with pytest.raises(Interrupted, match="consilience resume"):
-        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000))
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(1_000))
     stopped = cs.Run(tmp_path / "run")
     assert stopped.status["status"] == "interrupted"
     assert 0 < stopped.draws.sizes["draw"] < PLAN.num_draws
     assert np.isfinite(stopped.draws["w"].values).all()
     with pytest.raises(Interrupted):
-        cs.resume(tmp_path / "run", PROBLEM, progress=StopAt(30_000))
+        cs.resume(tmp_path / "run", PROBLEM, progress=StopAt(5_000))
     same(cs.resume(tmp_path / "run", PROBLEM), whole)
     assert cs.Run(tmp_path / "run").complete
 
@@ -61,7 +64,7 @@ def test_ctrl_c_then_resume(whole, tmp_path):
 @pytest.mark.parametrize("what", ["delete", "truncate", "flip a bit"])
 def test_a_damaged_checkpoint_is_skipped_and_said(whole, tmp_path, what, caplog):
     with pytest.raises(Interrupted):
-        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(20_000), checkpoint_seconds=0.0)
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000), checkpoint_seconds=0.0)
     steps = sorted(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert len(steps) == 2
     newest = tmp_path / "run" / "checkpoints" / str(steps[-1]) / "state"
@@ -83,7 +86,7 @@ def test_a_damaged_checkpoint_is_skipped_and_said(whole, tmp_path, what, caplog)
 
 def test_without_any_good_checkpoint_it_begins_again(whole, tmp_path, caplog):
     with pytest.raises(Interrupted):
-        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(20_000), checkpoint_seconds=0.0)
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000), checkpoint_seconds=0.0)
     for path in (tmp_path / "run" / "checkpoints").rglob("manifest.ocdbt"):
         path.write_bytes(b"nonsense")
     same(cs.resume(tmp_path / "run", PROBLEM), whole)
@@ -128,7 +131,7 @@ from consilience.experiments import EXPERIMENTS
 from consilience.sampling import resume, sample
 if sys.argv[1] == "sample":
     gmm = EXPERIMENTS["gmm"]
-    plan = gmm.plan(3, num_steps=STEPS).replace(problem=None)
+    plan = gmm.plan(3, num_steps=STEPS).replace(problem=None, num_chains=1)
     sample(gmm.problem(3), plan, sys.argv[2], checkpoint_seconds=0.05)
 else:
     resume(sys.argv[2], EXPERIMENTS["gmm"].problem(3), checkpoint_seconds=0.05)
@@ -166,7 +169,7 @@ def test_kill_at_random_moments_then_resume(tmp_path):
 
 def _drawn(path):
     try:
-        document = json.loads((path / "draws.zarr" / "posterior" / "zarr.json").read_text())
-        return document["consolidated_metadata"]["metadata"]["theta_1"]["shape"][2]
+        document = json.loads((path / "draws.zarr" / "zarr.json").read_text())
+        return document["consolidated_metadata"]["metadata"]["posterior/theta_1"]["shape"][2]
     except (OSError, KeyError):
         return 0

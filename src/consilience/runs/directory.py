@@ -99,7 +99,7 @@ class RunDirectory:
     @property
     def draws(self) -> xarray.Dataset:
         """All draws, opened lazily, dimensions `(chain, agent, draw, …)`."""
-        return _open(self.path / "draws.zarr" / "posterior")
+        return _open(self.path / "draws.zarr", "posterior")
 
     @property
     def metrics(self) -> xarray.Dataset:
@@ -124,7 +124,7 @@ class RunDirectory:
 
     def draw_group(self) -> GrowingGroup:
         """The draws, to append to."""
-        return GrowingGroup(self.path / "draws.zarr" / "posterior", "draw")
+        return GrowingGroup(self.path / "draws.zarr", "draw", "posterior")
 
     def metric_group(self) -> GrowingGroup:
         """The metrics, to append to."""
@@ -156,9 +156,6 @@ def require_free(path: Path) -> None:
 
 
 def _create_draws(path: Path, plan: Plan, parameters: Parameters) -> None:
-    import zarr
-
-    zarr.create_group(path)
     lead = (plan.num_chains, plan.num_agents, plan.num_draws)
     variables = {
         name: Variable(
@@ -180,7 +177,7 @@ def _create_draws(path: Path, plan: Plan, parameters: Parameters) -> None:
         "inference_library": "consilience",
         "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
     }
-    GrowingGroup.create(path / "posterior", "draw", variables, numbers, note)
+    GrowingGroup.create(path, "draw", variables, numbers, note, group="posterior")
 
 
 def _create_metrics(path: Path, plan: Plan, metric_times: int) -> None:
@@ -192,7 +189,7 @@ def _create_metrics(path: Path, plan: Plan, metric_times: int) -> None:
     GrowingGroup.create(path, "time", variables, chains, {"coordinates": "step"})
 
 
-def _open(path: Path) -> xarray.Dataset:
+def _open(path: Path, group: str | None = None) -> xarray.Dataset:
     import xarray
 
-    return xarray.open_zarr(path, consolidated=True, chunks=None)
+    return xarray.open_zarr(path, group=group, consolidated=True, chunks=None)

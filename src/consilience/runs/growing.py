@@ -1,9 +1,9 @@
 """Arrays that grow along one dimension while sampling, and are never seen half written.
 
-A Zarr group on disk. Every array is created with its final shape; what readers see is decided by the group's
-consolidated metadata, one small file that is replaced as a whole after new entries have been written to all
-arrays. So `xarray.open_zarr` finds arrays of equal length that hold only finished entries, at any moment and
-after any crash.
+A Zarr store on disk, with the arrays in its root or in one group. Every array is created with its final shape; what
+readers see is decided by the store's consolidated metadata, one small file that is replaced as a whole after new
+entries have been written to all arrays. So `xarray.open_zarr` and `xarray.open_datatree` find arrays of equal length
+that hold only finished entries, at any moment and after any crash.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Variable:
 
 
 class GrowingGroup:
-    """A Zarr group whose arrays grow along `dimension` by `append`."""
+    """Arrays in a Zarr store, or in a group of it, that grow along `dimension` by `append`."""
 
-    def __init__(self, path: Path, dimension: str) -> None:
-        self.path, self.dimension = path, dimension
-        self._group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    def __init__(self, path: Path, dimension: str, group: str = "") -> None:
+        self.path, self.dimension, self.group = path, dimension, group
+        self._group = zarr.open_group(path / group, mode="r+", use_consolidated=False)
         self._arrays: dict[str, zarr.Array] = dict(sorted(self._group.arrays()))
         document = _read_document(path)
         described = document.get("consolidated_metadata") or {}
         self._document = {key: value for key, value in document.items() if key != "consolidated_metadata"}
-        self._described = {name: _read_document(path / name) for name in self._arrays}
+        self._described = {name: _read_document(path / group / name) for name in self._arrays}
         self.length = next(
             (
                 entry["shape"][entry["dimension_names"].index(dimension)]
@@ -60,9 +60,11 @@ class GrowingGroup:
         variables: Mapping[str, Variable],
         fixed: Mapping[str, tuple[tuple[str, ...], np.ndarray]],
         attributes: Mapping[str, Any],
+        group: str = "",
     ) -> GrowingGroup:
-        """A new group with the given growing variables, fixed arrays and attributes."""
-        group = zarr.create_group(path, attributes=dict(attributes))
+        """A new store with the given growing variables, fixed arrays and attributes in its root or a group."""
+        root = zarr.create_group(path, attributes={} if group else dict(attributes))
+        place = root.create_group(group, attributes=dict(attributes)) if group else root
         for name, variable in variables.items():
             axis = variable.dimensions.index(dimension)
             entry_bytes = np.dtype(variable.dtype).itemsize * int(
@@ -70,7 +72,7 @@ class GrowingGroup:
             )
             chunks = list(variable.shape)
             chunks[axis] = max(1, min(chunks[axis], _CHUNK_BYTES // entry_bytes))
-            group.create_array(
+            place.create_array(
                 name,
                 shape=variable.shape,
                 chunks=tuple(chunks),
@@ -80,11 +82,11 @@ class GrowingGroup:
                 compressors=None,  # noise does not compress; reading and writing stay fast
             )
         for name, (dimensions, values) in fixed.items():
-            array = group.create_array(
+            array = place.create_array(
                 name, shape=values.shape, dtype=values.dtype, dimension_names=dimensions, compressors=None
             )
             array[...] = values
-        made = cls(path, dimension)
+        made = cls(path, dimension, group)
         made.commit(0)
         return made
 
@@ -111,7 +113,9 @@ class GrowingGroup:
                 shape = list(shown["shape"])
                 shape[self._axis(name)] = length
                 shown["shape"] = shape
-            metadata[name] = shown
+            metadata[f"{self.group}/{name}" if self.group else name] = shown
+        if self.group:
+            metadata[self.group] = _read_document(self.path / self.group)
         consolidated = {"kind": "inline", "must_understand": False, "metadata": metadata}
         write_text(self.path / "zarr.json", json.dumps({**self._document, "consolidated_metadata": consolidated}))
         self.length = length
