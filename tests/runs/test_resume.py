@@ -25,7 +25,7 @@ PLAN = cs.Plan(
 class StopAt:
     """Ask for a stop, as Ctrl-C does, once a run has come so far.
 
-    A segment is at most eight times as long as the one before it, so that a stop asked for early comes before the end.
+    A segment is at most eight times as long as the one before it, so a stop asked for early comes before the end.
     """
 
     def __init__(self, step):
