@@ -37,7 +37,8 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
 reproduce: $(VENV)/.installed
-	$(BIN)/consilience run gmm --out runs/reproduce-gmm
+	@if [ -e runs/reproduce-gmm ]; then $(BIN)/consilience resume runs/reproduce-gmm; \
+	else $(BIN)/consilience run gmm --out runs/reproduce-gmm; fi
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict

@@ -86,6 +86,8 @@ def test_networkx_graphs_keep_their_edges_and_weights(size, random):
         (lambda: graphs.from_edges(2, [(0, 1), (1, 0)], [1.0, 2.0]), "symmetric"),
         (lambda: graphs.ring(5).with_weights([1, 1, 1, 1, -1]), "positive"),
         (lambda: graphs.ring(5).with_weights([1, 1]), "expected 5 edge weights"),
+        (lambda: graphs.from_edges(3, [(0, 1, 2), (1, 2, 1)]), "pair of agent numbers"),
+        (lambda: graphs.from_edges(2, [(0.0, 1.0)]), "pair of agent numbers"),
         (lambda: graphs.ring(0), "at least 1"),
         (lambda: graphs.named("pentagram", 5), "unknown graph"),
         (lambda: graphs.from_recipe({"kind": "ring", "agents": 5}), "ring"),
@@ -95,3 +97,8 @@ def test_networkx_graphs_keep_their_edges_and_weights(size, random):
 def test_bad_graphs_are_refused_with_the_reason(make, words):
     with pytest.raises(GraphError, match=words):
         make()
+
+
+def test_numpy_numbers_are_plain_ones_in_a_plan_file():
+    graph = graphs.grid(np.int64(2), np.int64(3))
+    assert {type(value) for value in graph.to_recipe().values()} == {str, int}

@@ -34,6 +34,8 @@ def test_conditions_on_the_exponents(step_size, consensus, count):
 def test_bad_schedules_are_refused():
     with pytest.raises(ScheduleError, match="does not fall"):
         FromTo(start=0.1, end=0.2, num_steps=10, exponent=0.5)
+    with pytest.raises(ScheduleError, match="raise `exponent` or `end`"):
+        FromTo(start=0.01, end=0.0001, num_steps=1000, exponent=0.01)
     with pytest.raises(ScheduleError):
         Constant(value=-1)
     with pytest.raises(ScheduleError):

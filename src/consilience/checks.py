@@ -134,7 +134,10 @@ def _temperature(plan: Plan) -> list[Finding]:
 
 
 def _curvature(plan: Plan, problem: Problem) -> Finding:
-    curvature = largest_curvature(plan, problem)
+    import jax
+
+    with jax.enable_x64(plan.dtype == "float64"):
+        curvature = largest_curvature(plan, problem)
     n = plan.num_agents
     first, last = (float(plan.sampler.step_size(k)) for k in (0, plan.num_steps - 1))
     pull = float(plan.sampler.consensus(0)) * plan.graph.largest_eigenvalue if plan.graph.num_edges else 0.0
@@ -186,8 +189,8 @@ def largest_curvature(plan: Plan, problem: Problem) -> float:
 
         first = jax.random.normal(jax.random.key(0), w.shape, dtype)
         v = jax.lax.fori_loop(0, _POWER_ITERATIONS, iterate, first / jnp.linalg.norm(first))
-        return jnp.linalg.norm(hessian_times(v))
+        return v @ hessian_times(v)  # negative where the potential curves downwards, which is no stiffness
 
     scale = jnp.asarray(problem.shard_sizes / rows, dtype)
     curvatures = jax.jit(jax.vmap(one_agent))(start, data, scale)
-    return float(jnp.nanmax(jnp.where(jnp.isfinite(curvatures), curvatures, 0.0)))
+    return max(0.0, float(jnp.nanmax(jnp.where(jnp.isfinite(curvatures), curvatures, 0.0))))

@@ -150,7 +150,11 @@ def from_edges(num_agents: int, edges: Iterable[Sequence[int]], weights: Sequenc
     >>> from_edges(3, [(0, 1), (1, 2)], weights=[1.0, 0.5]).num_edges
     2
     """
-    pairs = np.asarray(list(edges), dtype=np.int64).reshape(-1, 2)
+    num_agents = _require_size(num_agents)
+    listed = [tuple(edge) for edge in edges]
+    if not all(len(edge) == 2 and all(isinstance(end, int | np.integer) for end in edge) for edge in listed):
+        raise GraphError("an edge is a pair of agent numbers such as (0, 1): give weights apart, by `weights`")
+    pairs = np.array(listed, dtype=np.int64).reshape(-1, 2)
     values = _positive_weights(np.ones(len(pairs)) if weights is None else weights, len(pairs))
     if pairs.size and (pairs.min() < 0 or pairs.max() >= num_agents):
         raise GraphError(
@@ -334,12 +338,14 @@ def _random(kind: str, generator: str, *, seed: int, **parameters: Any) -> Graph
 
 
 def _named(graph: Graph, kind: str, **parameters: Any) -> Graph:
-    return replace(graph, recipe={"kind": kind, **parameters})
+    plain = {name: getattr(value, "item", lambda value=value: value)() for name, value in parameters.items()}
+    return replace(graph, recipe={"kind": kind, **plain})
 
 
-def _require_size(size: int) -> None:
+def _require_size(size: int) -> int:
     if not isinstance(size, int | np.integer) or size < 1:
         raise GraphError(f"a graph needs a whole number of agents, at least 1; got {size!r}")
+    return int(size)
 
 
 def _positive_weights(weights: Sequence[float] | np.ndarray, num_edges: int) -> np.ndarray:

@@ -125,7 +125,7 @@ class Plan(Record):
     def load(cls, path: str | Path) -> Plan:
         """The plan in a TOML file."""
         try:
-            return cls.from_toml(Path(path).read_text())
+            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise PlanError(f"there is no plan file {path}") from None
         except (OSError, UnicodeDecodeError) as error:

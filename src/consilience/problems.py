@@ -27,6 +27,8 @@ from jax.flatten_util import ravel_pytree
 from consilience.errors import ProblemError
 
 _FEW_PARAMETERS = 8
+_RESERVED = {"chain", "agent", "draw", "step", "step_size"}
+_CHECKED_ROWS = 256
 
 Gradient = Callable[[jax.Array, Any, jax.Array | None, Any], jax.Array]
 NetworkGradients = Callable[[jax.Array, Any, jax.Array | None, jax.Array, bool], jax.Array]
@@ -103,10 +105,16 @@ class Problem:
 
         def stack(*leaves: Any) -> jax.Array:
             filled = [np.resize(np.asarray(leaf), (longest, *np.shape(leaf)[1:])) for leaf in leaves]
-            array = np.stack(filled)
-            return jnp.asarray(array, dtype if np.issubdtype(array.dtype, np.floating) else None)
+            return cast_floats(np.stack(filled), dtype)
 
         return jax.tree.map(stack, *self.shards)
+
+
+def cast_floats(tree: Any, dtype: Any) -> Any:
+    """The arrays of a pytree, floating-point ones in the given dtype."""
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, dtype if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None), tree
+    )
 
 
 @dataclass(frozen=True)
@@ -130,23 +138,28 @@ class Parameters:
         named, _ = jax.tree_util.tree_flatten_with_path(example)
         if not named:
             raise ProblemError("init returned no arrays: return the model's parameters, any pytree of arrays")
-        kinds = {}
+        dtypes: dict[str, Any] = {}
         for path, leaf in named:
-            name = jax.tree_util.keystr(path, simple=True, separator=".") or "w"
+            name = jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or "w"
+            if name in _RESERVED or name in dtypes:
+                why = "is used for something else" if name in _RESERVED else "occurs twice"
+                raise ProblemError(f"the parameter name {name!r} {why} in the draws: call it something else")
+            if np.size(leaf) == 0:
+                raise ProblemError(f"parameter {name!r} from init has shape {np.shape(leaf)}: leave it out")
             if not np.issubdtype(np.asarray(leaf).dtype, np.floating):
                 raise ProblemError(
                     f"parameter {name!r} from init has dtype {np.asarray(leaf).dtype}: parameters must be "
                     "floating-point, for example jnp.zeros(shape)"
                 )
-            kinds[name] = None if isinstance(leaf, float) else np.asarray(leaf).dtype
-        found = {kind for kind in kinds.values() if kind is not None}
+            dtypes[name] = None if isinstance(leaf, float) else np.asarray(leaf).dtype
+        found = {dtype for dtype in dtypes.values() if dtype is not None}
         if len(found) > 1:
-            listed = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+            listed = ", ".join(f"{name}: {dtype}" for name, dtype in dtypes.items())
             raise ProblemError(f"init mixes dtypes ({listed}): give all parameters the same one")
         cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), example)
         flat, unravel = ravel_pytree(cast)
         shapes = tuple(np.shape(leaf) for _, leaf in named)
-        return cls(int(flat.size), tuple(kinds), shapes, unravel)
+        return cls(int(flat.size), tuple(dtypes), shapes, unravel)
 
 
 def initial_positions(problem: Problem, parameters: Parameters, keys: jax.Array, dtype: Any) -> jax.Array:
@@ -273,9 +286,14 @@ def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.A
         return problem.log_likelihood(tree, rows), problem.log_prior(tree)
 
     def gradient_is_finite(w: jax.Array, rows: Any) -> jax.Array:
-        return jnp.isfinite(local_gradient(problem, parameters)(w, rows, None, 1.0)).all()
+        some = jax.tree.map(lambda leaf: leaf[:_CHECKED_ROWS], rows)
+        return jnp.isfinite(local_gradient(problem, parameters)(w, some, None, 1.0)).all()
 
-    each, prior = jax.jit(jax.vmap(one_agent))(start, data)
+    def by_agent(function: Any) -> Any:
+        """One agent after the other: all at once could need the memory of a full-batch gradient of them all."""
+        return jax.jit(lambda *arrays: jax.lax.map(lambda own: function(*own), arrays))(start, data)
+
+    each, prior = by_agent(one_agent)
     for agent, values in enumerate(np.asarray(each)):
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
@@ -290,7 +308,7 @@ def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.A
             f"log_prior is {np.asarray(prior)[agent]} at the start of agent {agent}: let init return a point "
             "inside the prior's support"
         )
-    finite = np.asarray(jax.jit(jax.vmap(gradient_is_finite))(start, data))
+    finite = np.asarray(by_agent(gradient_is_finite))
     if not finite.all():
         raise ProblemError(
             f"the gradient of the log-posterior is not finite at the start of agent {int(np.argmin(finite))}: "

@@ -149,7 +149,7 @@ def _restore(run: Run, engine: Engine) -> tuple[Any, int]:
         if found is not None:
             state, step = found.state, found.step
             draws, times = found.extra["draws"], found.extra["times"]
-    if run.draw_group().length < draws or run.metric_group().length < times:
+    if draws != run.plan.draws_after(step) or run.draw_group().length < draws or run.metric_group().length < times:
         raise RunError(f"draws are missing from {run.path}/draws.zarr: the run cannot be resumed, start a new one")
     run.draw_group().commit(draws)
     run.metric_group().commit(times)
@@ -177,6 +177,7 @@ class _Sampling:
         self.timing = {"compile_seconds": 0.0, "sampling_seconds": 0.0, **run.status.get("timing", {})}
         self.last_checkpoint = time.perf_counter()
         self.pending: list[Future[None]] = []
+        self.write_failed = False
         self.stop = threading.Event()
 
     def go(self, state: Any, step: int) -> None:
@@ -197,6 +198,8 @@ class _Sampling:
             if self.checkpoints is not None:
                 self.checkpoints.close()
         self.run.update_status(status="complete", step=step, timing=self._timing(step))
+        if self.stop.is_set():
+            raise Interrupted(f"all steps are stored; finish with: consilience resume {self.run.path}")
 
     def _loop(self, state: Any, step: int, writer: ThreadPoolExecutor) -> tuple[int, Any]:
         block, steps = self.engine.block_steps, self.engine.block_steps
@@ -229,13 +232,20 @@ class _Sampling:
             self.pending.pop(0).result()
 
     def _store(self, segment: Segment, state: Any) -> None:
-        """Append a segment and checkpoint if it is time; runs in the writer thread."""
+        """Append a segment and checkpoint if it is time; runs in the writer thread.
+
+        After a failure nothing more is written: what comes later must not take the place of what is missing.
+        """
+        if self.write_failed:
+            return
+        self.write_failed = True
         kept = f" What was stored before is safe; `consilience resume {self.run.path}` goes on from there."
         with disk_errors(self.run.path, kept):
             self._append(segment)
             due = time.perf_counter() - self.last_checkpoint >= self.checkpoint_seconds
             if due and segment.last_step < self.plan.num_steps:
                 self._checkpoint(state, segment.last_step)
+        self.write_failed = False
 
     def _append(self, segment: Segment) -> None:
         plan = self.plan

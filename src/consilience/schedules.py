@@ -14,6 +14,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from consilience.errors import ScheduleError
 from consilience.validation import Record
 
+_SMALLEST_OFFSET = 1e-30  # far above the smallest number of single precision
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -81,6 +83,12 @@ class FromTo(_Schedule):
             raise ValueError(
                 f"a schedule from {self.start:g} to {self.end:g} does not fall: make `end` smaller than "
                 "`start`, or use a constant"
+            )
+        ratio = (self.end / self.start) ** (1 / self.exponent)
+        if self.num_steps * ratio < _SMALLEST_OFFSET:
+            raise ValueError(
+                f"no curve with exponent {self.exponent:g} falls from {self.start:g} to {self.end:g} in single "
+                "precision: raise `exponent` or `end`"
             )
         return self
 

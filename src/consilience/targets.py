@@ -43,17 +43,18 @@ def plans_for(
             sizes = [experiment.main_network]
         drafts = [experiment.plan(n, graphs.named(graph or "ring", n), num_steps) for n in sizes]
     elif target.endswith(".toml") or Path(target).is_file():
-        drafts = [_from_file(target, num_agents, graph, num_steps)]
+        drafts = [_from_file(target, num_agents, graph)]
+        changes = {**changes, "num_steps": num_steps} if num_steps else changes
     else:
         drafts = [_from_module(target, num_agents, graph, num_steps, step_size, consensus)]
     return [_changed(draft, step_size, consensus, temperature, changes) for draft in drafts]
 
 
-def _from_file(path: str, num_agents: int | None, graph: str | None, num_steps: int | None) -> Plan:
+def _from_file(path: str, num_agents: int | None, graph: str | None) -> Plan:
     plan = Plan.load(path)
     if num_agents or graph:
         plan = plan.replace(graph=_graph(graph or plan.graph.name, num_agents or plan.num_agents))
-    return plan.replace(num_steps=num_steps) if num_steps else plan
+    return plan
 
 
 def _from_module(

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.errors import Interrupted, RunError
-from consilience.runs import Checkpoints
+from consilience.errors import Interrupted, RunError, StorageError
+from consilience.runs import Checkpoints, GrowingGroup
 from tests.gaussian import regression
 
 PROBLEM = regression([5, 8, 13])
@@ -105,6 +105,52 @@ def test_a_digest_that_differs_is_damage(tmp_path, caplog):
     checkpoints.close()
     assert found.step == 10
     assert found.state.tolist() == [0, 1, 2]
+
+
+def test_a_write_that_fails_once_spoils_nothing_that_comes_later(whole, tmp_path, monkeypatch):
+    """The segment after the failed one must not take its place; resumed, the draws are the right ones."""
+    append, calls = GrowingGroup.append, []
+
+    def fail_once(self, values):
+        calls.append(1)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device")
+        append(self, values)
+
+    monkeypatch.setattr(GrowingGroup, "append", fail_once)
+    with pytest.raises(StorageError, match="No space left"):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", checkpoint_seconds=0.0)
+    same(cs.resume(tmp_path / "run", PROBLEM), whole)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_storage_error(whole, tmp_path, monkeypatch):
+    def refuse(self, step, args):
+        raise ValueError("OUT_OF_RANGE: File too large")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("orbax.checkpoint.CheckpointManager.save", refuse)
+        with pytest.raises(StorageError, match=r"File too large.*consilience resume"):
+            cs.sample(PROBLEM, PLAN, tmp_path / "run", checkpoint_seconds=0.0)
+    same(cs.resume(tmp_path / "run", PROBLEM), whole)
+
+
+def test_ctrl_c_in_the_last_segment_is_heard(whole, tmp_path):
+    with pytest.raises(Interrupted, match="all steps are stored"):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(PLAN.num_steps))
+    same(cs.resume(tmp_path / "run", PROBLEM), whole)
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_run_that_was_not_laid_out_to_the_end_leaves_its_place_free(whole, tmp_path, monkeypatch):
+    def killed(engine):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("consilience.runs.directory.provenance", killed)
+        with pytest.raises(KeyboardInterrupt):
+            cs.sample(PROBLEM, PLAN, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    same(cs.sample(PROBLEM, PLAN, tmp_path / "run"), whole)
 
 
 def test_other_data_or_another_plan_is_refused(tmp_path):

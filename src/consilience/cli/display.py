@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from consilience.checks import Finding, counted
@@ -32,7 +32,6 @@ class Display:
         self.quiet = quiet
         self._remarks: set[str] = set()
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Display:
         self._warnings = warnings.catch_warnings()

@@ -34,9 +34,8 @@ class Convergence(NamedTuple):
 
 def convergence(draws: np.ndarray) -> Convergence:
     """Compute all diagnostics; chains of more than 20,000 draws are thinned to that evenly."""
-    draws = np.asarray(draws, float)
     chains, agents, length, size = draws.shape
-    draws = draws[:, :, :: max(1, length // _MOST_DRAWS)]
+    draws = np.asarray(draws[:, :, :: max(1, length // _MOST_DRAWS)], float)
     average = draws.mean(1)
     agents_as_chains = [_rhat(draws[c]) for c in range(chains)] if agents > 1 else [np.ones(size)]
     return Convergence(

@@ -6,8 +6,8 @@ error. The inner one goes over the block's steps: gradient, mixing, update, and 
 draw that the step belongs to (the last step of a slot stays). The number of steps is an argument, so one
 program serves every segment, and a position depends only on the step, not on how a run was cut.
 
-Chains are independent, so many of them are sampled in groups of a few, each by the same program in a thread of its
-own. The size of a group is fixed: the draws do not depend on the number of cores.
+Chains are independent, so they are sampled in up to four groups, each by the same program in a thread of its own.
+The groups depend on the number of chains alone: the draws do not depend on the number of cores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in c
 _LONGEST_BLOCK = 128
 _BUFFER_BYTES = 2**24  # draws kept in memory until a segment ends
 _MOST_SLOTS = 2**16
-_GROUP_CHAINS = 8  # fewer leave vector units idle, more spill the cache
+_LONGEST_SEGMENT = 2**22
+_MOST_GROUPS = 4
+_FEWEST_CHAINS = 4  # in a group: fewer leave vector units idle
 
 
 class Simulation:
@@ -51,7 +53,7 @@ class Simulation:
         require_usable(problem, self.parameters, self._start[0], self._data.stacked)
         self._gradients = network_gradients(problem, self.parameters)
         self._disagreement = make_disagreement(plan.graph, self.dtype)
-        self._groups = np.array_split(chains, math.ceil(plan.num_chains / _GROUP_CHAINS))
+        self._groups = np.array_split(chains, min(_MOST_GROUPS, math.ceil(plan.num_chains / _FEWEST_CHAINS)))
         self._choose_sizes()
         self._programs: dict[int, Any] = {}
         self._threads = ThreadPoolExecutor(os.cpu_count()) if len(self._groups) > 1 else None
@@ -62,7 +64,7 @@ class Simulation:
         numbers = len(self._groups[0]) * plan.num_agents * (size + (plan.batch_size or 0))
         slot_bytes = plan.num_chains * plan.num_agents * size * self.dtype.itemsize
         slots = max(1, min(_MOST_SLOTS, _BUFFER_BYTES // slot_bytes, plan.num_draws))
-        longest = min(slots * plan.store_every, plan.num_steps)
+        longest = min(slots * plan.store_every, plan.num_steps, _LONGEST_SEGMENT)
         self.block_steps = max(1, min(_LONGEST_BLOCK, _BLOCK_NUMBERS // numbers, longest))
         self._blocks = max(1, longest // self.block_steps)
         self.max_steps = self._blocks * self.block_steps

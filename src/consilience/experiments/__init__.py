@@ -39,11 +39,12 @@ def import_problem(reference: str, num_agents: int | None) -> Problem:
         known = ", ".join(EXPERIMENTS)
         raise PlanError(f"unknown experiment {reference!r}: choose one of {known}, or give module:attribute")
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise PlanError(f"{reference!r}: there is no module {error.name!r} here") from None
-    except AttributeError:
-        raise PlanError(f"the module {module_name!r} has no attribute {attribute!r}") from None
+    if not hasattr(module, attribute):
+        raise PlanError(f"the module {module_name!r} has no attribute {attribute!r}")
+    found = getattr(module, attribute)
     if isinstance(found, Problem):
         return found
     if callable(found):

@@ -141,7 +141,7 @@ class GMM:
                 "Distance to the true posterior",
                 _measure_words(summary),
                 figures={"sinkhorn": figures.distance_bars(_bars([summary]), summary["sinkhorn_floor"])},
-                table=tables.agents(summary, ("sinkhorn", "kl", "share_of_upper_mode")),
+                table=tables.agents(summary, ("sinkhorn", "kl")),
             ),
         ]
 

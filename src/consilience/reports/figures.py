@@ -69,7 +69,7 @@ def posterior_panels(
 def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
     """Distances of every agent, grouped by network, with the paper's figure and the floor."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(max(5.0, 1.2 + 0.34 * sum(len(g["values"]) + 1 for g in groups)), 3.0))
+        figure = Figure(figsize=(max(6.4, 1.2 + 0.34 * sum(len(g["values"]) + 1 for g in groups)), 3.0))
         axis = figure.subplots()
         place, centres = 0.0, []
         for number, group in enumerate(groups):
@@ -86,8 +86,8 @@ def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
         axis.set_xticks(centres, [group["label"] for group in groups], color=INK)
         axis.tick_params(axis="x", length=0)
         axis.set_ylabel("Sinkhorn distance to the posterior")
-        axis.set_ylim(0, 1.3 * max(floor, *(max([*g["values"], g["paper"] or 0]) for g in groups)))
-        axis.legend(loc="upper left", ncols=3, fontsize=8.5)
+        axis.set_ylim(0, 1.08 * max(floor, *(max([*g["values"], g["paper"] or 0]) for g in groups)))
+        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8.5)
         figure.set_layout_engine("tight")
     return figure
 

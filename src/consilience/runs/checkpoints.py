@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,24 +48,31 @@ class Checkpoints:
         host = jax.tree.map(np.asarray, state)
         note = {**extra, "digest": _digest(host)}
         arguments = self._ocp.args
-        self._manager.save(
-            step,
-            args=arguments.Composite(
-                state=arguments.StandardSave({"leaves": jax.tree.leaves(host)}), note=arguments.JsonSave(note)
-            ),
+        content = arguments.Composite(
+            state=arguments.StandardSave({"leaves": jax.tree.leaves(host)}), note=arguments.JsonSave(note)
         )
+        try:
+            self._manager.save(step, args=content)
+        except Exception as error:  # a full disk comes as one of several kinds from the layers below
+            raise OSError(f"the checkpoint at step {step} was refused ({_first_line(error)})") from error
 
     def latest(self, example: Any) -> Checkpoint | None:
-        """The newest checkpoint that reads back whole, or `None`; damaged ones are reported and removed."""
+        """The newest checkpoint that reads back whole, or `None`; damaged ones are reported and put aside."""
         for step in sorted(self._manager.all_steps(read=True), reverse=True):
             try:
                 return self._read(step, example)
+            except (MemoryError, PermissionError):
+                raise
             except Exception as error:  # a damaged file may fail in any layer below; it is reported and skipped
-                reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else repr(error)
+                aside = self.path.with_name(f"damaged-checkpoint-{step}")
                 log.warning(
-                    "the checkpoint at step %d is damaged (%s); going back to the one before it", step, reason
-                )
-                self._manager.delete(step)
+                    "the checkpoint at step %d is damaged (%s) and was put aside as %s; going back to the one "
+                    "before it, or to the beginning",
+                    step, _first_line(error), aside.name,
+                )  # fmt: skip
+                shutil.rmtree(aside, ignore_errors=True)
+                (self.path / str(step)).rename(aside)
+        self._manager.reload()
         return None
 
     def _read(self, step: int, example: Any) -> Checkpoint:
@@ -85,6 +93,11 @@ class Checkpoints:
     def close(self) -> None:
         """Release Orbax's resources."""
         self._manager.close()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else repr(error)
 
 
 def _digest(state: Any) -> str:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,10 +63,12 @@ class RunDirectory:
         """Lay out a new run; the directory must not hold anything yet."""
         require_free(path)
         with disk_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-            _create_draws(path / "draws.zarr", plan, parameters)
-            _create_metrics(path / "metrics.zarr", plan, metric_times)
-            write_json(path / "provenance.json", provenance(engine))
+            draft = path.with_name(f".{path.name}.partial")
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            _create_draws(draft / "draws.zarr", plan, parameters)
+            _create_metrics(draft / "metrics.zarr", plan, metric_times)
+            write_json(draft / "provenance.json", provenance(engine))
             status = {
                 "format": FORMAT,
                 "status": "running",
@@ -74,8 +78,9 @@ class RunDirectory:
                 "engine": engine,
                 "problem_name": problem.name,
             }
-            write_json(path / "status.json", status)
-            write_text(path / "plan.toml", plan.to_toml())  # last: from here on it is a run
+            write_json(draft / "status.json", status)
+            write_text(draft / "plan.toml", plan.to_toml())
+            os.rename(draft, path)  # a run is there as a whole or not at all
 
     @property
     def status(self) -> dict[str, Any]:

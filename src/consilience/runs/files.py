@@ -15,7 +15,7 @@ from consilience.errors import RunError, StorageError
 def write_text(path: Path, text: str) -> None:
     """Replace a file as a whole."""
     temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(text)
+    temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
 
 
@@ -27,7 +27,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """The content of a JSON file of a run."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{path.parent} has no {path.name}: it does not hold a (complete) run") from None
     except json.JSONDecodeError as error:

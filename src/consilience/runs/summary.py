@@ -85,14 +85,10 @@ def _consensus(run: RunDirectory) -> dict[str, Any]:
 
 def _by_agent(draws: np.ndarray, step_sizes: np.ndarray, agents: np.ndarray) -> dict[str, Any]:
     mixing = convergence(draws)
-    weighted = weighted_mean(draws, step_sizes, axis=2).mean(0)
-    average = draws.mean(1)
     rows = [
         {
             "agent": int(agent),
-            "mean": draws[:, i].mean((0, 1), dtype=float).tolist(),
-            "weighted_mean": weighted[i].tolist(),
-            "standard_deviation": draws[:, i].std((0, 1), dtype=float).tolist(),
+            **_moments(draws[:, i], step_sizes),
             "rhat": _plain(mixing.rhat_chains[i]),
             "ess": _plain(mixing.ess_agents[i]),
         }
@@ -101,13 +97,21 @@ def _by_agent(draws: np.ndarray, step_sizes: np.ndarray, agents: np.ndarray) -> 
     return {
         "agents": rows,
         "network_average": {
-            "mean": average.mean((0, 1), dtype=float).tolist(),
-            "weighted_mean": weighted.mean(0).tolist(),
-            "standard_deviation": average.std((0, 1), dtype=float).tolist(),
+            **_moments(draws.mean(1), step_sizes),
             "rhat": _plain(mixing.rhat_average),
             "ess": _plain(mixing.ess_average),
         },
         "rhat_across_agents": _plain(mixing.rhat_agents),
+    }
+
+
+def _moments(draws: np.ndarray, step_sizes: np.ndarray) -> dict[str, list[float]]:
+    """Moments of one agent's draws `(chains, draws, size)`, in double precision."""
+    exact = draws.astype(float)
+    return {
+        "mean": exact.mean((0, 1)).tolist(),
+        "weighted_mean": weighted_mean(exact, step_sizes, axis=1).mean(0).tolist(),
+        "standard_deviation": exact.std((0, 1)).tolist(),
     }
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from consilience.errors import ProblemError
 from consilience.graphs import Graph
-from consilience.problems import Parameters, Problem
+from consilience.problems import Parameters, Problem, cast_floats
 
 
 class Moments(NamedTuple):
@@ -129,10 +129,7 @@ def _row_quadratics(problem: Problem, parameters: Parameters, shard: Any) -> tup
 
         return _hessian_and_gradient(log_density, parameters.size)
 
-    rows = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf, jnp.float64 if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None),
-        shard,
-    )
+    rows = cast_floats(shard, jnp.float64)
     hessian, elsewhere, gradient = (np.asarray(part) for part in jax.vmap(one_row)(rows))
     _require_constant(hessian, elsewhere, "log_likelihood")
     return -hessian, gradient

@@ -7,14 +7,13 @@ in it at random. With some hundred cells a side the error is far below that of a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import ProblemError
-from consilience.problems import Parameters, Problem
+from consilience.problems import Parameters, Problem, cast_floats
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,11 @@ class GridPosterior:
             if parameters.size != 2:
                 raise ProblemError(f"a grid posterior needs exactly 2 parameters, this problem has {parameters.size}")
             x, y = _centres(*first, cells), _centres(*second, cells)
+            shards = [cast_floats(shard, jnp.float64) for shard in problem.shards]
 
             def log_posterior(w: jax.Array) -> jax.Array:
                 tree = parameters.unravel(w)
-                terms = [problem.log_likelihood(tree, _double(shard)).sum() for shard in problem.shards]
+                terms = [problem.log_likelihood(tree, shard).sum() for shard in shards]
                 return sum(terms, problem.log_prior(tree))
 
             points = jnp.stack(jnp.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
@@ -100,13 +100,6 @@ class GridPosterior:
 def _centres(low: float, high: float, cells: int) -> np.ndarray:
     width = (high - low) / cells
     return low + width * (np.arange(cells) + 0.5)
-
-
-def _double(shard: Any) -> Any:
-    return jax.tree.map(
-        lambda leaf: np.asarray(leaf, np.float64) if np.issubdtype(np.asarray(leaf).dtype, np.floating) else leaf,
-        shard,
-    )
 
 
 def _scalar_names(parameters: Parameters) -> tuple[str, str]:

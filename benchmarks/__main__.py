@@ -1,0 +1,48 @@
+"""`python -m benchmarks [name ...]`: run all comparisons, or the named ones, and print their table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+from benchmarks import against_others, memory, scaling, storing
+from benchmarks.table import Line, Skipped, header
+
+COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
+    "mixture": against_others.mixture_of_five,
+    "centralized": against_others.centralized,
+    "chains": scaling.chains,
+    "agents": scaling.agents,
+    "storing": storing.storing,
+    "memory": memory.memory,
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named comparisons, all without a name; misses are told, not raised."""
+    unknown = [name for name in names if name not in COMPARISONS]
+    if unknown:
+        print(f"unknown benchmark {', '.join(unknown)}: choose from {', '.join(COMPARISONS)}", file=sys.stderr)
+        return 2
+    began = time.perf_counter()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, JAX {version('jax')}, {_load()}")
+    print("Contestants take turns, and the best of each counts.\n")
+    print(header(), flush=True)
+    for name in names or COMPARISONS:
+        for line in COMPARISONS[name]():
+            print(line, flush=True)
+    print(f"\nTook {time.perf_counter() - began:.0f} s, {_load()}. benchmarks/notes.md says what each number means.")
+    return 0
+
+
+def _load() -> str:
+    """How busy the machine is, which tells how far to trust the numbers."""
+    return f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
