@@ -221,7 +221,7 @@ class _Sampling:
             shown_rate = rate if rate > 1.5 * shown_rate else 0.7 * shown_rate + 0.3 * rate
             steps = max(1, min(8 * steps, int(rate * _SEGMENT_SECONDS)) // block) * block
             if self.show is not None:
-                error = float(np.asarray(segment.consensus_error)[-1].mean())
+                error = float(segment.consensus_error[-1].mean())
                 self.show(Progress(step, self.plan.num_steps, shown_rate, error))
         self._wait(0)
         self.timing["sampling_seconds"] = first_seconds + time.perf_counter() - began
@@ -255,13 +255,13 @@ class _Sampling:
             sizes = np.broadcast_to(np.asarray(plan.sampler.step_size(steps - 1), float), steps.shape)
             self.draws.append(
                 {
-                    **_by_variable(np.asarray(segment.draws), self.engine.parameters),
+                    **_by_variable(segment.draws, self.engine.parameters),
                     "draw": numbers,
                     "step": steps,
                     "step_size": sizes,
                 }
             )
-        error = np.asarray(segment.consensus_error).T
+        error = segment.consensus_error.T
         self.metrics.append({"consensus_error": error, "step": segment.metric_steps})
 
     def _checkpoint(self, state: Any, step: int) -> None:

@@ -15,11 +15,11 @@ class Segment(NamedTuple):
 
     last_step: int
     """How many steps are complete after the segment."""
-    draws: Any
+    draws: np.ndarray
     """`(draws, chains, agents, size)` positions of the draws completed in the segment."""
     metric_steps: np.ndarray
     """After how many steps the metrics were measured."""
-    consensus_error: Any
+    consensus_error: np.ndarray
     """`(measurements, chains)`: `Σ_i ‖w_i − w̄‖²`."""
 
 

@@ -30,7 +30,7 @@ from consilience.problems import Parameters, Problem, initial_positions, network
 from consilience.randomness import Purpose, agent_keys, normals, replaced_rows, shuffled_rows
 
 _BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache
-_LONGEST_BLOCK = 128
+_LONGEST_BLOCK = 32  # longer ones get split among threads, which then wait for each other
 _BUFFER_BYTES = 2**24  # draws kept in memory until a segment ends
 _MOST_SLOTS = 2**16
 _LONGEST_SEGMENT = 2**22
@@ -93,6 +93,7 @@ class Simulation:
         blocks = math.ceil(num_steps / self.block_steps)
         measured = np.minimum(first_step + self.block_steps * np.arange(1, blocks + 1), last_step)
         complete = self.plan.draws_after(last_step) - first_draw
+        draws, consensus = np.asarray(draws), np.asarray(consensus)  # JAX would compile a slice of every length
         return new_state, Segment(last_step, draws[:complete], measured, consensus[:blocks])
 
     def _run_groups(self, state: Any, numbers: Any) -> Any:

@@ -20,7 +20,7 @@ import zarr
 from consilience.errors import RunError
 from consilience.runs.files import write_text
 
-_CHUNK_BYTES = 2**20
+_CHUNK_BYTES = 2**18  # appending rewrites the last chunk, so chunks are small beside a segment
 
 
 @dataclass(frozen=True)
