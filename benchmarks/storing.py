@@ -9,7 +9,7 @@ from benchmarks.table import Line
 from benchmarks.timing import best_of_each
 from consilience.sampling import Progress, Run
 
-_STEPS = 14_000_000  # long enough for a checkpoint, which is due every 10 seconds
+_STEPS = 22_000_000  # long enough for a checkpoint, which is due every 10 seconds
 _REPETITIONS = 3
 
 

@@ -178,6 +178,7 @@ class GMM:
         if main is not None:
             panels |= {f"Agent {i + 1} of {main.plan.num_agents}": comparison_draws(main, i) for i in range(5)}
         floor = float(np.mean([summary["sinkhorn_floor"] for summary in summaries.values()]))
+        traced = main or next(iter(runs.values()))
         return [
             Section(
                 "The posterior, as each agent sees it",
@@ -210,6 +211,11 @@ class GMM:
                 "The consensus error of each network, beside the rate that Theorem 1 promises for its expectation, "
                 "drawn through the end of each curve.",
                 figures={"consensus": figures.consensus({f"{n} agents": run for n, run in runs.items() if n > 1})},
+            ),
+            Section(
+                "Traces",
+                f"The network of {traced.plan.num_agents}, first chain: the agents move and change modes together.",
+                figures={"traces": figures.traces(traced)},
             ),
         ]
 
