@@ -198,9 +198,9 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
     rows, …)` if every chain has its own; row weights `(agents, rows)` or `None`; scale `(agents,)`.
 
     With few parameters every row of every agent and chain becomes one lane of a single long axis, and the rows
-    are then summed by one product. Compilers vectorise that; they do not vectorise over short axes, nor through
-    a sum into which the model's functions were fused (measured on CPU, mixture: 2 to 5 times faster for many
-    chains or agents, no slower for one). With many parameters it would cost memory for nothing.
+    are then summed by one product. Compilers vectorise over one long axis, not over several short ones (measured on
+    CPU, mixture: 2 to 5 times faster for many chains or agents, no slower for one). With many parameters it would
+    cost memory for nothing.
     """
     if parameters.size > _FEW_PARAMETERS:
         one_chain = jax.vmap(local_gradient(problem, parameters))
