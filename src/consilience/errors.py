@@ -7,6 +7,7 @@
     │   ├── ProblemError      shards, likelihood, prior or initial value
     │   ├── PlanError         a plan with unknown, missing or contradicting entries
     │   │   └── UnstableError a plan whose dynamics cannot stay bounded
+    │   ├── ConditionError    parameters that a theorem does not speak about
     │   └── RunError          a directory that is not the run it should be
     ├── NonFiniteError        sampling left the finite numbers
     ├── StorageError          the disk refused to take what was sampled
@@ -43,6 +44,10 @@ class PlanError(InputError):
 
 class UnstableError(PlanError):
     """The plan's step sizes make the dynamics diverge."""
+
+
+class ConditionError(InputError):
+    """The parameters do not meet a condition of the theorem that was asked for."""
 
 
 class RunError(InputError):

@@ -34,6 +34,23 @@ Gradient = Callable[[jax.Array, Any, jax.Array | None, Any], jax.Array]
 NetworkGradients = Callable[[jax.Array, Any, jax.Array | None, jax.Array, bool], jax.Array]
 
 
+@dataclass(frozen=True)
+class Curvature:
+    """What is known by analysis about the potentials of a problem, everywhere and not only where somebody looked.
+
+    Attributes:
+        smoothness: for each agent `L_i ≥ ‖∇²U_i(w)‖` for all `w`.
+        total_smoothness: `L̄ ≥ ‖∇²U(w)‖` for all `w`.
+        convexity: a number with `∇²U(w) ⪰ convexity · I` for all `w`; 0 if none is known.
+        how: where the bounds come from, in a few words.
+    """
+
+    smoothness: tuple[float, ...]
+    total_smoothness: float
+    convexity: float
+    how: str
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A Bayesian model and the data of every agent.
@@ -45,6 +62,7 @@ class Problem:
         shards: one pytree of arrays for each agent, with equal leading length within a shard. Shards may
             differ in length.
         name: for people.
+        curvature: bounds on the potentials' curvature, if they are known by analysis; the theory uses them.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -62,6 +80,7 @@ class Problem:
     init: Callable[[jax.Array], Any]
     shards: Sequence[Any]
     name: str = "problem"
+    curvature: Curvature | None = None
 
     def __post_init__(self) -> None:
         if not len(self.shards):

@@ -36,7 +36,7 @@ def compare(problem, graph, plan, engine=None):
     """Whether the mean, and whether the covariance, of the engine's agents contradicts the exact one."""
     positions = final_positions(problem, plan, engine)
     size = positions.shape[1]
-    network = GaussianNetwork.of(problem, graph)
+    network = GaussianNetwork.of(problem, graph, with_rows=plan.batch_size is not None)
     start = Moments(np.zeros(size), np.zeros((size, size)))
     *_, exact = network.evolve(plan.sampler, start, plan.num_steps, plan.batch_size)
     return rejects_mean(positions, exact.mean), rejects_covariance(positions, exact.mean, exact.covariance)

@@ -1,6 +1,56 @@
-"""Ground truth: exact dynamics of Gaussian problems, posteriors on a grid."""
+"""The paper's theorems as a tool, and the ground truth to hold against them.
 
+Bounds in closed form and by recursion (`ConsensusBound`, `DivergenceBound`, `steps_needed`, `consensus_recursion`,
+`divergence_recursion`), the constants of a problem that they need, the exact dynamics of Gaussian networks, and
+posteriors on a grid.
+"""
+
+from consilience.theory.conditions import Setting, unmet_conditions
+from consilience.theory.consensus_bound import ConsensusBound
+from consilience.theory.constants import Constants, Quantity, gaussian_constants, problem_constants
+from consilience.theory.divergence_bound import (
+    DivergenceBound,
+    TheoremInputs,
+    largest_step_scale,
+    step_constant,
+)
+from consilience.theory.exact import ExactPath, exact_path, gaussian_divergence
 from consilience.theory.gaussian import GaussianNetwork, Moments
 from consilience.theory.grid import GridPosterior
+from consilience.theory.iterations import exponential_total, polynomial_total, settled_step, steps_needed
+from consilience.theory.magnitudes import Magnitude
+from consilience.theory.potentials import Potentials
+from consilience.theory.prediction import Prediction, predict, start_moments, theorem_inputs
+from consilience.theory.recursions import consensus_recursion, divergence_recursion
 
-__all__ = ["GaussianNetwork", "GridPosterior", "Moments"]
+__all__ = [
+    "ConsensusBound",
+    "Constants",
+    "DivergenceBound",
+    "ExactPath",
+    "GaussianNetwork",
+    "GridPosterior",
+    "Magnitude",
+    "Moments",
+    "Potentials",
+    "Prediction",
+    "Quantity",
+    "Setting",
+    "TheoremInputs",
+    "consensus_recursion",
+    "divergence_recursion",
+    "exact_path",
+    "exponential_total",
+    "gaussian_constants",
+    "gaussian_divergence",
+    "largest_step_scale",
+    "polynomial_total",
+    "predict",
+    "problem_constants",
+    "settled_step",
+    "start_moments",
+    "step_constant",
+    "steps_needed",
+    "theorem_inputs",
+    "unmet_conditions",
+]

@@ -23,6 +23,7 @@ import numpy as np
 from consilience.errors import ProblemError
 from consilience.graphs import Graph
 from consilience.problems import Parameters, Problem, cast_floats
+from consilience.theory.potentials import Potentials
 
 
 class Moments(NamedTuple):
@@ -40,25 +41,40 @@ class GaussianNetwork:
         graph: who talks to whom.
         precisions: `(n, d, d)`, the `H_i`.
         linear: `(n, d)`, the `h_i`.
-        row_gradients: for each agent its rows' own `(H_b, h_b)` of the likelihood, for minibatch noise.
+        row_gradients: for each agent its rows' own `(H_b, h_b)` of the likelihood, if asked for.
     """
 
     graph: Graph
     precisions: np.ndarray
     linear: np.ndarray
-    row_gradients: tuple[tuple[np.ndarray, np.ndarray], ...]
+    row_gradients: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
 
     @classmethod
-    def of(cls, problem: Problem, graph: Graph) -> GaussianNetwork:
-        """The network of a problem whose log-posterior is quadratic; an error if it is not."""
+    def of(cls, problem: Problem, graph: Graph, with_rows: bool = False) -> GaussianNetwork:
+        """The network of a problem whose log-posterior is quadratic; an error if it is not.
+
+        Args:
+            problem: what the agents infer.
+            graph: who talks to whom.
+            with_rows: find each row's own quadratic too, which the noise of minibatches needs.
+        """
+        potentials = Potentials(problem)
+        here, there = np.zeros(potentials.size), np.linspace(-1.0, 2.0, potentials.size + 1)[1:]
+        hessians, probe = potentials.hessians(here), np.cos(np.arange(1.0, potentials.size + 1))
+        _require_constant(hessians @ probe, potentials.hessian_times(there, probe))
         with jax.enable_x64(True):
-            parameters = Parameters.of(problem, jnp.float64)
-            rows = tuple(_row_quadratics(problem, parameters, shard) for shard in problem.shards)
-            prior = _quadratic(lambda w: problem.log_prior(parameters.unravel(w)), parameters.size, "log_prior")
-        n = problem.num_agents
-        precisions = np.stack([H.sum(0) + prior[0] / n for H, _ in rows])
-        linear = np.stack([h.sum(0) + prior[1] / n for _, h in rows])
-        return cls(graph, precisions, linear, rows)
+            shards = problem.shards if with_rows else ()
+            rows = tuple(_row_quadratics(problem, potentials.parameters, shard) for shard in shards)
+        return cls(graph, hessians, -potentials.gradients(here), rows)
+
+    @classmethod
+    def around(cls, potentials: Potentials, graph: Graph, point: np.ndarray) -> GaussianNetwork:
+        """The network in which every agent's potential is replaced by its second-order expansion at a point.
+
+        It stands in for a problem that is not Gaussian where the posterior is close to normal.
+        """
+        hessians = potentials.hessians(point)
+        return cls(graph, hessians, hessians @ point - potentials.gradients(point))
 
     @property
     def posterior(self) -> Moments:
@@ -77,6 +93,8 @@ class GaussianNetwork:
             num_steps: how many steps.
             batch_size: rows in a minibatch drawn with replacement; `None` is the full shard.
         """
+        if batch_size is not None and not self.row_gradients:
+            raise ProblemError("the noise of minibatches needs each row: make the network with with_rows=True")
         n, d = self.linear.shape
         laplacian = np.kron(self.graph.laplacian.toarray(), np.eye(d))
         hessian = np.zeros((n * d, n * d))
@@ -127,29 +145,16 @@ def _row_quadratics(problem: Problem, parameters: Parameters, shard: Any) -> tup
         def log_density(w: jax.Array) -> jax.Array:
             return problem.log_likelihood(parameters.unravel(w), single)[0]
 
-        return _hessian_and_gradient(log_density, parameters.size)
+        origin = jnp.zeros(parameters.size)
+        return -jax.hessian(log_density)(origin), jax.grad(log_density)(origin)
 
-    rows = cast_floats(shard, jnp.float64)
-    hessian, elsewhere, gradient = (np.asarray(part) for part in jax.vmap(one_row)(rows))
-    _require_constant(hessian, elsewhere, "log_likelihood")
-    return -hessian, gradient
-
-
-def _quadratic(log_density: Any, size: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    hessian, elsewhere, gradient = (np.asarray(part) for part in _hessian_and_gradient(log_density, size))
-    _require_constant(hessian, elsewhere, name)
-    return -hessian, gradient
+    hessians, gradients = jax.vmap(one_row)(cast_floats(shard, jnp.float64))
+    return np.asarray(hessians), np.asarray(gradients)
 
 
-def _hessian_and_gradient(log_density: Any, size: int) -> Any:
-    here, there = jnp.zeros(size), jnp.linspace(-1.0, 2.0, size) if size > 1 else jnp.ones(1)
-    hessian = jax.hessian(log_density)
-    return hessian(here), hessian(there), jax.grad(log_density)(here)
-
-
-def _require_constant(hessian: np.ndarray, elsewhere: np.ndarray, name: str) -> None:
-    if not np.allclose(hessian, elsewhere, rtol=1e-6, atol=1e-9 * (1 + np.abs(hessian).max())):
+def _require_constant(product: np.ndarray, elsewhere: np.ndarray) -> None:
+    if not np.allclose(product, elsewhere, rtol=1e-6, atol=1e-9 * (1 + np.abs(product).max())):
         raise ProblemError(
-            f"{name} is not quadratic in the parameters, so there is no exact Gaussian recursion for this "
+            "the log-posterior is not quadratic in the parameters, so there is no exact Gaussian recursion for this "
             "problem: use it with linear-Gaussian models"
         )

@@ -88,6 +88,35 @@ class GridPosterior:
         width = np.array([self.first[1] - self.first[0], self.second[1] - self.second[0]])
         return np.stack([self.first[row], self.second[column]], 1) + width * (rng.random((num_draws, 2)) - 0.5)
 
+    def spectral_gap(self) -> float:
+        """The spectral gap of the Langevin diffusion `dw = −∇U dt + √2 dB`, the rate at which it forgets its start.
+
+        By finite volumes that keep the posterior invariant: between neighbouring cells with densities `p` and `q` at
+        a distance `h` the diffusion jumps at the rates `(q/p)^½/h²` and `(p/q)^½/h²`. Cells that hold next to
+        nothing are left out. The log-Sobolev constant `ρ_U` is never above the gap, and equal to it for a normal law.
+        """
+        import scipy.sparse
+        from scipy.sparse.linalg import eigsh
+
+        kept = self.density > 1e-10 * self.density.max()
+        number = np.full(kept.shape, -1)
+        number[kept] = np.arange(kept.sum())
+        root = np.sqrt(self.density[kept])
+        size = len(root)
+        generator = scipy.sparse.csr_array((size, size))
+        for axis, centres in ((0, self.first), (1, self.second)):
+            ahead = np.roll(number, -1, axis)
+            pairs = (number >= 0) & (ahead >= 0)
+            pairs[(-1, slice(None)) if axis == 0 else (slice(None), -1)] = False
+            i, j = number[pairs], ahead[pairs]
+            rate = np.full(len(i), 1 / (centres[1] - centres[0]) ** 2)
+            rows, columns = np.concatenate([i, j, i, j]), np.concatenate([j, i, i, j])
+            values = np.concatenate([-rate, -rate, rate * root[j] / root[i], rate * root[i] / root[j]])
+            generator = generator + scipy.sparse.csr_array((values, (rows, columns)), shape=(size, size))
+        start = np.random.default_rng(0).normal(size=size)
+        pair = eigsh(generator.tocsc(), k=2, sigma=-1e-6, return_eigenvectors=False, v0=start)
+        return float(np.sort(pair)[1])
+
     def _require_inside(self) -> None:
         p = self.probabilities
         border = p[0].sum() + p[-1].sum() + p[:, 0].sum() + p[:, -1].sum()
