@@ -92,7 +92,7 @@ class Graph:
     def largest_eigenvalue(self) -> float:
         """`λ_max(L)`, which for this symmetric matrix is the paper's `σ_max(L)`."""
         if self.num_agents <= _DENSE_LIMIT:
-            return float(self._dense_spectrum[-1])
+            return float(self.spectrum[-1])
         from scipy.sparse.linalg import eigsh
 
         return float(eigsh(self.laplacian, k=1, which="LA", return_eigenvectors=False, v0=self._start)[0])
@@ -103,7 +103,7 @@ class Graph:
         if self.num_agents == 1:
             return 0.0
         if self.num_agents <= _DENSE_LIMIT:
-            return float(self._dense_spectrum[1])
+            return float(self.spectrum[1])
         from scipy.sparse.linalg import eigsh
 
         shift = -1e-9 * self.largest_eigenvalue  # just below zero, so that the factorisation exists
@@ -126,7 +126,8 @@ class Graph:
         return 2 / (self.algebraic_connectivity + self.largest_eigenvalue) if self.num_edges else 1.0
 
     @cached_property
-    def _dense_spectrum(self) -> np.ndarray:
+    def spectrum(self) -> np.ndarray:
+        """All eigenvalues of the Laplacian, the smallest (0) first; by a dense solver, so for thousands at most."""
         return np.linalg.eigvalsh(self.laplacian.toarray())
 
     @property

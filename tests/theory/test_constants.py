@@ -8,7 +8,6 @@ import consilience as cs
 from consilience.errors import ProblemError
 from consilience.experiments import EXPERIMENTS
 from consilience.theory import GaussianNetwork, GridPosterior, Potentials, gaussian_constants, problem_constants
-from consilience.theory.constants import find_modes
 from tests.gaussian import regression
 
 
@@ -68,7 +67,7 @@ def test_many_parameters_are_looked_at_by_hessian_vector_products():
 
 def test_the_mixture_is_seen_to_have_two_modes_and_a_small_gap():
     potentials = Potentials(EXPERIMENTS["gmm"].problem(5))
-    modes = find_modes(potentials)
+    modes = potentials.modes
     assert len(modes) == 2
     assert modes[0, 1] * modes[1, 1] < 0
     np.testing.assert_allclose(potentials.gradients(modes[0]).sum(0), 0, atol=1e-2)

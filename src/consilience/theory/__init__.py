@@ -5,6 +5,7 @@ Bounds in closed form and by recursion (`ConsensusBound`, `DivergenceBound`, `st
 posteriors on a grid.
 """
 
+from consilience.theory.analysis import Analysis, analyse, is_gaussian, start_moments
 from consilience.theory.conditions import Setting, unmet_conditions
 from consilience.theory.consensus_bound import ConsensusBound
 from consilience.theory.constants import Constants, Quantity, gaussian_constants, problem_constants
@@ -20,10 +21,11 @@ from consilience.theory.grid import GridPosterior
 from consilience.theory.iterations import exponential_total, polynomial_total, settled_step, steps_needed
 from consilience.theory.magnitudes import Magnitude
 from consilience.theory.potentials import Potentials
-from consilience.theory.prediction import Prediction, predict, start_moments, theorem_inputs
+from consilience.theory.prediction import Prediction, predict, theorem_inputs
 from consilience.theory.recursions import consensus_recursion, divergence_recursion
 
 __all__ = [
+    "Analysis",
     "ConsensusBound",
     "Constants",
     "DivergenceBound",
@@ -37,12 +39,14 @@ __all__ = [
     "Quantity",
     "Setting",
     "TheoremInputs",
+    "analyse",
     "consensus_recursion",
     "divergence_recursion",
     "exact_path",
     "exponential_total",
     "gaussian_constants",
     "gaussian_divergence",
+    "is_gaussian",
     "largest_step_scale",
     "polynomial_total",
     "predict",

@@ -13,6 +13,7 @@ The region is made of starts of the agents, the modes that a descent from them f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,13 +21,12 @@ import numpy as np
 from consilience.errors import ProblemError
 from consilience.theory.gaussian import GaussianNetwork
 from consilience.theory.grid import GridPosterior
-from consilience.theory.potentials import Potentials
+from consilience.theory.potentials import NUM_STARTS, Potentials
 
 Kind = Literal["exact", "bound", "estimate"]
-_STARTS = 8
 _DRAWS_AROUND_A_MODE = 12
 _DENSE = 128
-_MOST_PARAMETERS = 2000
+MOST_PARAMETERS = 2000
 _WIDEST = 12
 
 
@@ -96,12 +96,12 @@ def problem_constants(potentials: Potentials, draws: np.ndarray | None = None) -
         draws: `(count, size)` draws from about the posterior, if there are some; they widen the region, and give
             the spread of a posterior that is not log-concave.
     """
-    if potentials.size > _MOST_PARAMETERS:
+    if potentials.size > MOST_PARAMETERS:
         raise ProblemError(
-            f"the constants are found for at most {_MOST_PARAMETERS:,} parameters, this problem has "
+            f"the constants are found for at most {MOST_PARAMETERS:,} parameters, this problem has "
             f"{potentials.size:,}; `consilience check` looks at its curvature alone"
         )
-    modes = find_modes(potentials)
+    modes = potentials.modes
     known = potentials.problem.curvature
     if known is not None:
         local = Quantity(np.asarray(known.smoothness, float), "bound", known.how)
@@ -110,38 +110,20 @@ def problem_constants(potentials: Potentials, draws: np.ndarray | None = None) -
         sobolev = Quantity(float(known.convexity), "bound", "U is strongly convex by its prior")
         moment = Quantity(potentials.size / known.convexity, "bound", "d_w/ρ_U, as U is strongly convex")
         return Constants(local, total, sobolev, moment, modes[0])
-    points = _region(potentials, modes, draws)
+    points = _region(potentials, draws)
     lowest, highest, each = _curvatures(potentials, points)
     how = f"largest curvature at {len(points)} points"
     if known is None:
         local, total = Quantity(each, "estimate", how), Quantity(highest, "estimate", how)
-    sobolev, moment = _spread(potentials, modes, lowest, draws)
+    sobolev, moment = _spread(potentials, lowest, draws)
     return Constants(local, total, sobolev, moment, modes[0])
 
 
-def find_modes(potentials: Potentials) -> np.ndarray:
-    """`(modes, size)` minima of `U` that descents from the agents' starts find, the deepest first."""
-    from scipy.optimize import minimize
-
-    found: list[tuple[float, np.ndarray]] = []
-    for start in np.unique(potentials.starts(_STARTS), axis=0):
-        result = minimize(
-            lambda w: (potentials.value(w), potentials.gradients(w).sum(0)), start, jac=True, method="L-BFGS-B"
-        )
-        if not np.isfinite(result.fun):
-            continue
-        if all(np.linalg.norm(result.x - other) > 1e-3 * (1 + np.linalg.norm(other)) for _, other in found):
-            found.append((float(result.fun), result.x))
-    if not found:
-        raise ProblemError("no mode was found: the log-posterior is not finite where a descent from init leads")
-    return np.stack([point for _, point in sorted(found, key=lambda pair: pair[0])])
-
-
-def _region(potentials: Potentials, modes: np.ndarray, draws: np.ndarray | None) -> np.ndarray:
+def _region(potentials: Potentials, draws: np.ndarray | None) -> np.ndarray:
     rng = np.random.default_rng(0)
-    points = [*modes, *np.unique(potentials.starts(_STARTS), axis=0)]
+    points = [*potentials.modes, *np.unique(potentials.starts(NUM_STARTS), axis=0)]
     if potentials.size <= _DENSE:
-        for mode in modes:
+        for mode in potentials.modes:
             precision = potentials.hessians(mode).sum(0)
             values, vectors = np.linalg.eigh(precision)
             scale = vectors / np.sqrt(np.maximum(values, 1e-6 * np.abs(values).max()))
@@ -177,13 +159,11 @@ def _end(potentials: Potentials, point: np.ndarray, agent: int | None, which: st
     return float(eigsh(operator, k=1, which=which, return_eigenvectors=False, v0=start, tol=1e-3)[0])
 
 
-def _spread(
-    potentials: Potentials, modes: np.ndarray, lowest: float, draws: np.ndarray | None
-) -> tuple[Quantity, Quantity]:
+def _spread(potentials: Potentials, lowest: float, draws: np.ndarray | None) -> tuple[Quantity, Quantity]:
     """`ρ_U` and `c_1`."""
-    size, centre = potentials.size, modes[0]
+    size, centre = potentials.size, potentials.modes[0]
     if size == 2:
-        grid = _grid(potentials, modes)
+        grid = posterior_grid(potentials)
         moment = float(np.trace(grid.covariance) + ((grid.mean - centre) ** 2).sum())
         if lowest > 0:
             return _convex(lowest), Quantity(moment, "estimate", "posterior on a grid")
@@ -211,8 +191,10 @@ def _convex(lowest: float) -> Quantity:
     return Quantity(lowest, "estimate", "smallest curvature of U over the region, all positive")
 
 
-def _grid(potentials: Potentials, modes: np.ndarray) -> GridPosterior:
-    """The posterior on a grid around the modes, as wide as it needs to be."""
+@lru_cache(maxsize=4)
+def posterior_grid(potentials: Potentials) -> GridPosterior:
+    """The posterior of a problem with two parameters on a grid around its modes, as wide as it needs to be."""
+    modes = potentials.modes
     variance = np.abs(np.diag(np.linalg.pinv(potentials.hessians(modes[0]).sum(0))))
     low, high, width = modes.min(0), modes.max(0), 5 * np.sqrt(variance)
     for _ in range(_WIDEST):

@@ -58,13 +58,17 @@ class GaussianNetwork:
             graph: who talks to whom.
             with_rows: find each row's own quadratic too, which the noise of minibatches needs.
         """
-        potentials = Potentials(problem)
+        return cls.from_potentials(Potentials(problem), graph, with_rows)
+
+    @classmethod
+    def from_potentials(cls, potentials: Potentials, graph: Graph, with_rows: bool = False) -> GaussianNetwork:
+        """The network of quadratic potentials; an error if they are not."""
         here, there = np.zeros(potentials.size), np.linspace(-1.0, 2.0, potentials.size + 1)[1:]
         hessians, probe = potentials.hessians(here), np.cos(np.arange(1.0, potentials.size + 1))
         _require_constant(hessians @ probe, potentials.hessian_times(there, probe))
         with jax.enable_x64(True):
-            shards = problem.shards if with_rows else ()
-            rows = tuple(_row_quadratics(problem, potentials.parameters, shard) for shard in shards)
+            shards = potentials.problem.shards if with_rows else ()
+            rows = tuple(_row_quadratics(potentials.problem, potentials.parameters, shard) for shard in shards)
         return cls(graph, hessians, -potentials.gradients(here), rows)
 
     @classmethod

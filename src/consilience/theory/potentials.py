@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from consilience.errors import ProblemError
 from consilience.problems import Parameters, Problem, initial_positions
 
-_COLUMNS_AT_ONCE = 16
+NUM_STARTS = 8
+_AT_ONCE = 16
 
 
 class Potentials:
@@ -57,6 +59,24 @@ class Potentials:
             keys = jax.random.split(jax.random.key(seed), count)
             return np.asarray(initial_positions(self.problem, self.parameters, keys, jnp.float64))
 
+    @cached_property
+    def modes(self) -> np.ndarray:
+        """`(modes, size)` minima of `U` that descents from some of the agents' starts find, the deepest first."""
+        from scipy.optimize import minimize
+
+        def potential_and_gradient(w: np.ndarray) -> tuple[float, np.ndarray]:
+            return self.value(w), self.gradients(w).sum(0)
+
+        found: list[tuple[float, np.ndarray]] = []
+        for start in np.unique(self.starts(NUM_STARTS), axis=0):
+            result = minimize(potential_and_gradient, start, jac=True, method="L-BFGS-B")
+            apart = [np.linalg.norm(result.x - other) > 1e-3 * (1 + np.linalg.norm(other)) for _, other in found]
+            if np.isfinite(result.fun) and all(apart):
+                found.append((float(result.fun), result.x))
+        if not found:
+            raise ProblemError("no mode was found: the log-posterior is not finite where a descent from init leads")
+        return np.stack([point for _, point in sorted(found, key=lambda pair: pair[0])])
+
     def _run(self, program: Any, *points: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
             return np.asarray(program(*(jnp.asarray(point, jnp.float64) for point in points)))
@@ -77,7 +97,7 @@ class Potentials:
 
         def hessian(w: jax.Array, rows: Any, weights: jax.Array) -> jax.Array:
             columns = jnp.eye(self.size)
-            return jax.lax.map(lambda v: product(w, rows, weights, v), columns, batch_size=_COLUMNS_AT_ONCE)
+            return _batched(lambda v: product(w, rows, weights, v), columns)
 
         def by_agent(function: Any) -> Any:
             def everywhere(w: jax.Array, *more: jax.Array) -> jax.Array:
@@ -87,10 +107,15 @@ class Potentials:
 
         def own(positions: jax.Array) -> jax.Array:
             agents = (self._data, self._weights, jnp.moveaxis(positions, 1, 0))
-            each = jax.lax.map(lambda a: jax.lax.map(lambda w: gradient(w, a[0], a[1]), a[2]), agents)
+            each = jax.lax.map(lambda a: _batched(lambda w: gradient(w, a[0], a[1]), a[2]), agents)
             return jnp.moveaxis(each, 0, 1)
 
         programs = {
             "value": potential, "gradient": gradient, "hessian": hessian, "product": product
         }  # fmt: skip
         return {name: by_agent(function) for name, function in programs.items()} | {"own": jax.jit(own)}
+
+
+def _batched(function: Any, arguments: jax.Array) -> jax.Array:
+    """A function of each argument, a few at once: all at once could need much memory."""
+    return jax.lax.map(function, arguments, batch_size=_AT_ONCE)

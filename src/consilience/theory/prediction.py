@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import ConditionError
-from consilience.graphs import Graph
+from consilience.theory.analysis import Analysis
 from consilience.theory.conditions import Setting, unmet_conditions
 from consilience.theory.consensus_bound import ConsensusBound
 from consilience.theory.constants import Constants
@@ -73,25 +73,17 @@ class Prediction:
 
 
 def predict(
-    graph: Graph,
-    sampler: Any,
-    constants: Constants,
-    start: Moments,
-    num_steps: int,
-    network: GaussianNetwork,
-    gradient_disagreement: float | None = None,
+    analysis: Analysis, sampler: Any, num_steps: int, gradient_disagreement: float | None = None
 ) -> Prediction:
     """Evaluate everything that the theory says about a network.
 
     Args:
-        graph: who talks to whom.
+        analysis: of the problem on its graph.
         sampler: a `DULA`.
-        constants: of the problem.
-        start: moments of the agents' initial positions.
         num_steps: how far to look.
-        network: the agents' Gaussian posteriors, exact or approximate.
         gradient_disagreement: `μ_g` if it was measured; otherwise it is that of the network along its exact path.
     """
+    constants, network, start, graph = analysis.constants, analysis.network, analysis.start, analysis.network.graph
     dimension = constants.centre.size
     steps = even_steps(num_steps)
     path = exact_path(network, sampler, start, even_steps(min(num_steps, _followable(network))))
@@ -132,13 +124,6 @@ def even_steps(last: int, a_decade: int = 24) -> np.ndarray:
     return np.unique(np.geomspace(1, last, count).round().astype(int))
 
 
-def start_moments(starts: np.ndarray, num_agents: int) -> Moments:
-    """Moments of all agents' positions if each starts at an independent one of the given draws `(count, size)`."""
-    size = starts.shape[1]
-    spread = np.zeros((size, size)) if (starts == starts[0]).all() else np.atleast_2d(np.cov(starts.T))
-    return Moments(np.tile(starts.mean(0), num_agents), np.kron(np.eye(num_agents), spread))
-
-
 def _followable(network: GaussianNetwork) -> int:
     """How many steps of the exact recursion take some seconds."""
     seconds = _SECONDS_PER_STEP + 4 * network.linear.size**3 / _OPERATIONS_PER_SECOND
@@ -154,6 +139,7 @@ def _apart(start: Moments, num_agents: int) -> float:
 
 
 def theorem_inputs(constants: Constants, network: GaussianNetwork, sampler: Any, start: Moments) -> TheoremInputs:
+    """What Theorem 2 needs to know, from a problem's constants and the start of its agents."""
     dimension = constants.centre.size
     num_agents = start.mean.size // dimension
     averaging = np.kron(np.ones((1, num_agents)) / num_agents, np.eye(dimension))

@@ -9,8 +9,8 @@ They hold for any stable schedules, have no singularities, and lie far below the
 
 The proof of Theorem 1 splits the square twice (S71, S78) and bounds products of contractions by integrals.
 
-**Divergence.** Inside a step of length `α` the average moves by `−s(∇U + ζ) + √2 B_s`. With the log-Sobolev inequality,
-Minkowski's and Jensen's, and `m_k = E‖w̄_k − w*‖²`, `Z_k² = C_ζ E‖w̃_k‖²`,
+**Divergence.** Inside a step of length `α` the average moves by `−s(∇U + ζ) + √2 B_s`. With the log-Sobolev
+inequality, Minkowski's and Jensen's, and `m_k = E‖w̄_k − w*‖²`, `Z_k² = C_ζ E‖w̃_k‖²`,
 
     F_{k+1} ≤ e^{−ρ_U α} F_k + (α/2) (L̄ (α² (L̄ m_k^½ + Z_k)²/3 + α d_w)^½ + Z_k)²,     m_k^½ ≤ c_1^½ + (2 F_k/ρ_U)^½.
 
