@@ -8,6 +8,7 @@ approximation at its mode, and by a pilot: many short chains that measure agreem
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,11 +18,14 @@ import numpy as np
 from consilience.checks import Finding, check, require_stable
 from consilience.diagnostics import consensus_error, kl_divergence
 from consilience.engines.simulate import Simulation
+from consilience.errors import ProblemError
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.runs import RunDirectory
+from consilience.runs.summary import evenly, flat_draws
 from consilience.suggestions import suggest
 from consilience.theory import Analysis, Potentials, Prediction, analyse, is_gaussian, predict
-from consilience.theory.constants import posterior_grid
+from consilience.theory.constants import MOST_PARAMETERS, posterior_grid
 from consilience.theory.prediction import even_steps
 
 _FEWEST_STEPS, _MOST_STEPS = 1_000_000, 4_000_000
@@ -31,6 +35,8 @@ _FEWEST_CHAINS = 16
 _GRADIENT_CHAINS = 64
 _PILOT_WORK = 4e9  # chains × agents × rows × parameters × steps
 _REFERENCE_DRAWS = 4096
+_FLOOR_SETS = 8
+_RUN_DRAWS = 400
 
 
 class Pilot(NamedTuple):
@@ -46,6 +52,8 @@ class Pilot(NamedTuple):
     """The smallest `μ_g` that holds at the times looked at."""
     divergence: np.ndarray | None
     """`(times,)`: `KL(p_k ‖ p*)` by nearest neighbours, for two parameters."""
+    divergence_floor: float = 0.0
+    """What as many exact draws score at most: smaller divergences cannot be told from 0."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +87,24 @@ class Assessment:
         return int(self.prediction.steps[-1])
 
 
-def assess(problem: Problem, plan: Plan) -> Assessment:
-    """Ask the theory about a plan.
+def assess(problem: Problem, plan: Plan, show: Callable[[str], None] = lambda _: None) -> Assessment:
+    """Ask the theory about a plan, and a pilot if the problem is not Gaussian.
 
     Args:
         problem: what to infer.
         plan: how; it must be stable.
+        show: called with what is looked at next.
     """
+    show("checking the plan")
     findings = check(plan, problem)
     require_stable(findings)
-    potentials = Potentials(problem)
-    pilot = None if is_gaussian(potentials) else run_pilot(potentials, plan)
+    potentials, pilot = Potentials(problem), None
+    if not is_gaussian(potentials):
+        show("running a pilot")
+        pilot = run_pilot(potentials, plan)
+    show("finding the constants of the problem")
     analysis = analyse(potentials, plan.graph, None if pilot is None else pilot.averages[-1])
+    show("evaluating the bounds")
     assessment = _assessed(plan, findings, analysis, pilot)
     if assessment.prediction.divergence_bound is not None:
         return assessment
@@ -98,8 +112,25 @@ def assess(problem: Problem, plan: Plan) -> Assessment:
     if nearest is None:
         return assessment
     inner = nearest.plan
+    show("evaluating the nearest plan inside the theorems")
     pilot = None if analysis.gaussian else run_pilot(potentials, inner)
     return dataclasses.replace(assessment, proven=_assessed(inner, check(inner), analysis, pilot))
+
+
+def assess_run(run: RunDirectory, problem: Problem) -> Assessment:
+    """Ask the theory about the plan of a finished run; the run itself is the pilot."""
+    plan, potentials = run.plan, Potentials(problem)
+    if potentials.size > MOST_PARAMETERS:
+        raise ProblemError(f"the theory is for at most {MOST_PARAMETERS:,} parameters")
+    draws, _ = flat_draws(run, np.arange(plan.num_agents))
+    averages = draws.mean(1).reshape(-1, potentials.size)
+    analysis = analyse(potentials, plan.graph, averages[evenly(len(averages), _RUN_DRAWS)].astype(float))
+    metrics = run.metrics
+    measured = Pilot(
+        metrics["step"].to_numpy(), metrics["consensus_error"].to_numpy().mean(0), averages[None], 0.0, None
+    )
+    prediction = predict(analysis, plan.sampler, min(plan.num_steps, _MOST_STEPS), exact_seconds=1.0)
+    return Assessment(plan, check(plan), analysis, prediction, measured)
 
 
 def _assessed(plan: Plan, findings: list[Finding], analysis: Analysis, pilot: Pilot | None) -> Assessment:
@@ -128,7 +159,7 @@ def run_pilot(potentials: Potentials, plan: Plan) -> Pilot:
         consensus_error(where).mean(1),
         averages,
         _gradient_disagreement(potentials, where[:, :_GRADIENT_CHAINS], steps, plan),
-        _divergences(potentials, averages) if potentials.size == 2 else None,
+        *(_divergences(potentials, averages) if potentials.size == 2 else (None, 0.0)),
     )
 
 
@@ -147,6 +178,8 @@ def _gradient_disagreement(potentials: Potentials, where: np.ndarray, steps: np.
     return float((apart / (plan.num_agents * (steps + 1.0) ** plan.sampler.step_size.exponent)).max())
 
 
-def _divergences(potentials: Potentials, averages: np.ndarray) -> np.ndarray:
-    reference = posterior_grid(potentials).draw(_REFERENCE_DRAWS, seed=0)
-    return np.array([kl_divergence(draws, reference) for draws in averages])
+def _divergences(potentials: Potentials, averages: np.ndarray) -> tuple[np.ndarray, float]:
+    grid = posterior_grid(potentials)
+    reference = grid.draw(_REFERENCE_DRAWS, seed=0)
+    exact = [kl_divergence(grid.draw(averages.shape[1], seed=1 + i), reference) for i in range(_FLOOR_SETS)]
+    return np.array([kl_divergence(draws, reference) for draws in averages]), float(np.abs(exact).max())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -103,6 +103,16 @@ class Problem:
     def shard_sizes(self) -> np.ndarray:
         """`(num_agents,)` the number of rows `m_i` of each shard."""
         return np.array([len(jax.tree.leaves(shard)[0]) for shard in self.shards])
+
+    def divided(self, num_agents: int) -> Problem:
+        """The same data dealt out evenly to another number of agents, in order."""
+        rows = int(self.shard_sizes.sum())
+        if num_agents > rows:
+            raise ProblemError(f"{rows} rows cannot be divided among {num_agents} agents: take at most {rows}")
+        pooled = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *self.shards)
+        places = np.array_split(np.arange(rows), num_agents)
+        shards = [jax.tree.map(lambda leaf, own=own: leaf[own], pooled) for own in places]
+        return replace(self, shards=shards, curvature=None)
 
     def fingerprint(self) -> str:
         """A digest of the data; a resumed run must have the same one."""

@@ -6,6 +6,7 @@ the compiled program, which runs meanwhile. A checkpoint is written only after e
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import tempfile
 import threading
@@ -21,11 +22,13 @@ import jax
 import numpy as np
 
 from consilience import experiments, reports
+from consilience.assessments import assess_run
 from consilience.checks import check, require_stable
 from consilience.engines import ENGINES, Engine, Segment
-from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, RunError
+from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, ProblemError, RunError
 from consilience.plans import Plan
 from consilience.problems import Parameters, Problem
+from consilience.reports.theory_tables import TOLERANCE, described
 from consilience.runs import Checkpoints, RunDirectory
 from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, write_json
@@ -75,6 +78,7 @@ def sample(
     engine: str = "simulate",
     progress: ShowProgress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    theory: bool = False,
 ) -> Run:
     """Sample the posterior of a problem over a network of agents.
 
@@ -85,6 +89,7 @@ def sample(
         engine: where to sample; `simulate` keeps all agents in this process.
         progress: called now and then with how far the run is.
         checkpoint_seconds: how often to write a checkpoint.
+        theory: hold the finished run against the theorems too, for its report; takes some seconds.
     """
     if engine not in ENGINES:
         raise InputError(f"unknown engine {engine!r}: choose one of {', '.join(ENGINES)}")
@@ -102,7 +107,7 @@ def sample(
         run = Run(path)
         with run.locked():
             _Sampling(run, prepared, progress, checkpoint_seconds).go(prepared.initial_state(), 0)
-            _finish(run, problem)
+            _finish(run, problem, theory)
     return run
 
 
@@ -112,6 +117,7 @@ def resume(
     *,
     progress: ShowProgress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    theory: bool = False,
 ) -> Run:
     """Continue a run that was interrupted; its draws will be the same as without the interruption.
 
@@ -120,6 +126,7 @@ def resume(
         problem: the problem of the run; not needed if its plan names an experiment or `module:attribute`.
         progress: called now and then with how far the run is.
         checkpoint_seconds: how often to write a checkpoint.
+        theory: hold the finished run against the theorems too, for its report; takes some seconds.
     """
     run = Run(path)
     if run.complete and (run.path / "summary.json").exists():
@@ -135,7 +142,7 @@ def resume(
             engine = ENGINES[status["engine"]](problem, run.plan)
             state, step = _restore(run, engine)
             _Sampling(run, engine, progress, checkpoint_seconds).go(state, step)
-        _finish(run, problem)
+        _finish(run, problem, theory)
     return run
 
 
@@ -156,13 +163,16 @@ def _restore(run: Run, engine: Engine) -> tuple[Any, int]:
     return state, step
 
 
-def _finish(run: Run, problem: Problem) -> None:
-    """Write the summary of a complete run, with what its experiment adds."""
+def _finish(run: Run, problem: Problem, theory: bool) -> None:
+    """Write the summary of a complete run, with what its experiment adds, and what the theory says about it."""
     with disk_errors(run.path, f" All draws are safe; `consilience resume {run.path}` goes on."):
         summary = summarise(run)
         experiment = experiments.find(run.plan.problem)
         if experiment is not None:
             experiment.analyse(run, problem, summary)
+        if theory:
+            with contextlib.suppress(ProblemError):  # too large, or not known well enough: then there is no theory
+                write_json(run.path / "theory.json", described(assess_run(run, problem), TOLERANCE))
         write_json(run.path / "summary.json", summary)
 
 

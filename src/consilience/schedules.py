@@ -38,6 +38,10 @@ class Constant(_Schedule):
         """How fast the values fall: not at all."""
         return 0.0
 
+    def times(self, factor: float) -> Constant:
+        """The same schedule, every value multiplied."""
+        return Constant(value=factor * self.value)
+
     def __call__(self, k: Any) -> Any:
         """The value at step `k`, a number or an array of any library."""
         return self.value + 0.0 * k if hasattr(k, "shape") else self.value
@@ -54,6 +58,10 @@ class Polynomial(_Schedule):
     scale: Positive
     offset: Positive = 1.0
     exponent: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    def times(self, factor: float) -> Polynomial:
+        """The same schedule, every value multiplied."""
+        return Polynomial(scale=factor * self.scale, offset=self.offset, exponent=self.exponent)
 
     def __call__(self, k: Any) -> Any:
         """The value at step `k`, a number or an array of any library."""
@@ -97,6 +105,11 @@ class FromTo(_Schedule):
         """The offset `b` of the equivalent `Polynomial`."""
         ratio = (self.end / self.start) ** (1 / self.exponent)
         return self.num_steps * ratio / (1 - ratio)
+
+    def times(self, factor: float) -> FromTo:
+        """The same schedule, every value multiplied."""
+        start, end = factor * self.start, factor * self.end
+        return FromTo(start=start, end=end, num_steps=self.num_steps, exponent=self.exponent)
 
     def __call__(self, k: Any) -> Any:
         """The value at step `k`, a number or an array of any library."""

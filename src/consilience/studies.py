@@ -19,7 +19,7 @@ from consilience.errors import RunError
 from consilience.experiments import EXPERIMENTS
 from consilience.plans import Plan
 from consilience.reports import render_page
-from consilience.reports.run_report import details
+from consilience.reports.run_report import details, theory_of
 from consilience.reports.tables import shown
 from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, read_json, write_json
@@ -55,9 +55,9 @@ def continue_study(path: Path, show: ShowRun) -> None:
         if (where / "plan.toml").exists():
             run = Run(where)
             if not (run.complete and (where / "summary.json").exists()):
-                resume(where, progress=show(plan))
+                resume(where, progress=show(plan), theory=True)
         else:
-            sample(experiment.problem(plan.num_agents), plan, where, progress=show(plan))
+            sample(experiment.problem(plan.num_agents), plan, where, progress=show(plan), theory=True)
     _compare(path)
 
 
@@ -79,7 +79,8 @@ def report_study(path: Path) -> Path:
     }
     subtitle = f"Networks of {', '.join(map(str, runs))} agents sample the same posterior"
     folded = {f"{n} agents: {name}": text for n, run in runs.items() for name, text in details(run).items()}
-    return render_page(path, experiment.title, subtitle, facts, experiment.study_sections(runs), folded)
+    sections = [*experiment.study_sections(runs), *theory_of(main)]
+    return render_page(path, experiment.title, subtitle, facts, sections, folded)
 
 
 def is_study(path: Path) -> bool:

@@ -1,12 +1,12 @@
 """Step sizes for a problem, a graph and a budget of steps, with the reasons in words.
 
-Two plans. The *proven* one is inside both theorems, which makes its steps so small that it seldom gets anywhere within
-a budget. The *practical* one is stable, ends with agents that agree and a small bias, and spends the budget on moving:
+Two plans. The *proven* one is inside both theorems, which makes its steps so small that it seldom gets anywhere. The
+*practical* one is stable, ends with agents that agree and a small bias, and spends the budget on moving:
 
 - consensus step constant, 0.9 of the limit of the theorems;
 - first step size `α_0 = 1/(2 n L)`, a quarter of what is stable;
-- last step size so small that it adds at most a twentieth to an agent's variance, unless the budget then is too short to
-  forget the start; in that case as small as leaves 50 relaxation times.
+- last step size so small that it adds at most a twentieth to an agent's variance, unless the budget then is too short
+  to forget the start; in that case as small as leaves 50 relaxation times.
 """
 
 from __future__ import annotations
@@ -139,20 +139,27 @@ def _affordable(first: float, last: float, steps: int, relaxation: float, small:
     )
 
 
+def proven_sampler(analysis: Analysis, graph: Graph, gamma: float | None = None) -> DULA:
+    """Step sizes inside both theorems: `a = C_a^{1/3}/n^γ` for the given `γ > 2`, by default just above 2."""
+    n, pull = graph.num_agents, _pull(graph)
+    inputs = theorem_inputs(analysis.constants, analysis.network, dula(1e-12, pull), analysis.start)
+    share = _MARGIN if gamma is None or n == 1 else n ** (2 - gamma)
+    a = share * largest_step_scale(inputs, n, _PROVEN_EXPONENT)
+    return dula(Polynomial(scale=a, exponent=_PROVEN_EXPONENT), pull)
+
+
 def _proven(base: Plan, analysis: Analysis) -> Suggestion:
-    n, graph, constants = base.num_agents, base.graph, analysis.constants
-    pull = _pull(graph)
-    inputs = theorem_inputs(constants, analysis.network, dula(1e-12, pull), analysis.start)
-    a = _MARGIN * largest_step_scale(inputs, n, _PROVEN_EXPONENT)
-    sampler: DULA = dula(Polynomial(scale=a, exponent=_PROVEN_EXPONENT), pull)
+    graph, constants = base.graph, analysis.constants
+    sampler = proven_sampler(analysis, graph)
     elapsed = float(np.sum(sampler.step_size(np.arange(min(base.num_steps, 10**7)))))
     times = elapsed * float(constants.log_sobolev.value)
     kind = constants.log_sobolev.kind
     reasons = (
-        _consensus_reason(graph, pull) + ", and it does not fall (δ_1 = 0), which Condition 1 allows",
+        _consensus_reason(graph, _pull(graph)) + ", and it does not fall (δ_1 = 0), which Condition 1 allows",
         f"δ_2 = {_PROVEN_EXPONENT}: just above 1/2 + δ_1, so that the step size falls as slowly as it may",
-        f"a = {a:.3g}: {_MARGIN} of (C_a)^(1/3)/n², so that γ > 2, with L = {inputs.smoothness:.4g} and "
-        f"ρ_U = {inputs.log_sobolev:.4g} ({kind}{'' if kind == 'exact' else ', so the proof is as good as that'})",
+        f"a = {sampler.step_size(0):.3g}: {_MARGIN} of (C_a)^(1/3)/n², so that γ > 2, with "
+        f"L = {constants.smoothness.value:.4g} and ρ_U = {constants.log_sobolev.value:.4g} "
+        f"({kind}{'' if kind == 'exact' else ', so the proof is as good as that'})",
         f"the budget of {base.num_steps:,} steps holds {times:.2g} relaxation times",
     )
     return Suggestion("proven", base.replace(sampler=sampler), reasons)

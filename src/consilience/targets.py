@@ -11,6 +11,8 @@ from consilience.graphs import Graph
 from consilience.plans import Plan
 from consilience.samplers import dula
 
+_ANY_STEP_SIZE = 1e-9
+
 
 def plans_for(
     target: str,
@@ -21,6 +23,7 @@ def plans_for(
     step_size: float | None = None,
     consensus: float | None = None,
     temperature: float | None = None,
+    auto: bool = False,
     **changes: Any,
 ) -> list[Plan]:
     """The plans that a target stands for: one, or one for each network of an experiment's study.
@@ -33,8 +36,11 @@ def plans_for(
         step_size: a constant step size.
         consensus: a constant consensus step.
         temperature: the temperature.
+        auto: the step sizes will be chosen by `suggest`, so none need be given.
         changes: other entries of the plan; `None` leaves them as they are.
     """
+    if auto and (step_size is not None or consensus is not None):
+        raise PlanError("--auto chooses the step sizes: leave out --step-size and --consensus, or --auto")
     changes = {name: value for name, value in changes.items() if value is not None}
     experiment = experiments.find(target)
     if experiment is not None:
@@ -46,8 +52,17 @@ def plans_for(
         drafts = [_from_file(target, num_agents, graph)]
         changes = {**changes, "num_steps": num_steps} if num_steps else changes
     else:
-        drafts = [_from_module(target, num_agents, graph, num_steps, step_size, consensus)]
+        first = _ANY_STEP_SIZE if auto else step_size
+        drafts = [_from_module(target, num_agents, graph, num_steps, first, consensus)]
     return [_changed(draft, step_size, consensus, temperature, changes) for draft in drafts]
+
+
+def main_plan(target: str, **options: Any) -> Plan:
+    """The one plan that a target stands for: of a study, that of its main network."""
+    plans = plans_for(target, **options)
+    experiment = experiments.find(target)
+    main = [plan for plan in plans if experiment is not None and plan.num_agents == experiment.main_network]
+    return (main or plans)[0]
 
 
 def _from_file(path: str, num_agents: int | None, graph: str | None) -> Plan:
@@ -67,7 +82,9 @@ def _from_module(
 ) -> Plan:
     problem = experiments.import_problem(reference, num_agents)
     if num_steps is None or step_size is None:
-        raise PlanError(f"{reference} is your own problem: say how to sample it with --steps and --step-size")
+        raise PlanError(
+            f"{reference} is your own problem: say how to sample it with --steps and --step-size (or --auto)"
+        )
     network = _graph(graph or "ring", num_agents or problem.num_agents)
     pull = consensus or (0.9 * network.proven_consensus_limit if network.num_edges else 1.0)
     return Plan(problem=reference, graph=network, sampler=dula(step_size, pull), num_steps=num_steps)

@@ -33,6 +33,7 @@ StepSize = Annotated[float | None, typer.Option("--step-size", help="A constant 
 Consensus = Annotated[float | None, typer.Option("--consensus", help="A constant consensus step.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="1 samples the posterior.")]
 DType = Annotated[str | None, typer.Option("--dtype", help="float32 or float64.")]
+Auto = Annotated[bool, typer.Option("--auto", help="Choose the step sizes by `suggest`.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run (by default runs/NAME-TIME).")]
 
 
@@ -50,6 +51,7 @@ def run(
     consensus: Consensus = None,
     temperature: Temperature = None,
     dtype: DType = None,
+    auto: Auto = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -59,20 +61,26 @@ def run(
     from consilience.runs.directory import require_free
     from consilience.sampling import sample
     from consilience.studies import start_study
+    from consilience.suggestions import suggest
     from consilience.targets import plans_for
 
-    path = out or Path("runs") / f"{_short(target)}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    path = out or default_path(target)
     require_free(path)
     plans = plans_for(
         target, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
         num_chains=chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
-        temperature=temperature, dtype=dtype,
+        temperature=temperature, dtype=dtype, auto=auto,
     )  # fmt: skip
+    if auto:
+        chosen = [suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical for plan in plans]
+        plans = [suggestion.plan for suggestion in chosen]
+        if not as_json:
+            display.print_suggestions(chosen)
     with display.Display(quiet=as_json) as screen:
         if len(plans) > 1:
             start_study(target, plans, path, screen.follow)
         else:
-            sample(load_problem(plans[0]), plans[0], path, progress=screen.follow(plans[0]))
+            sample(load_problem(plans[0]), plans[0], path, progress=screen.follow(plans[0]), theory=True)
     _finish(path, as_json)
 
 
@@ -85,7 +93,7 @@ def resume(path: RunPath, as_json: Json = False) -> None:
         if studies.is_study(path):
             studies.continue_study(path, screen.follow)
         else:
-            sampling.resume(path, progress=screen.follow(sampling.Run(path).plan))
+            sampling.resume(path, progress=screen.follow(sampling.Run(path).plan), theory=True)
     _finish(path, as_json)
 
 
@@ -156,5 +164,7 @@ def _finish(path: Path, as_json: bool) -> None:
         display.print_result(summary, page)
 
 
-def _short(target: str) -> str:
-    return Path(target).stem if target.endswith(".toml") else target.split(":")[0].split(".")[-1]
+def default_path(target: str, prefix: str = "") -> Path:
+    """`runs/NAME-TIME`."""
+    name = Path(target).stem if target.endswith(".toml") else target.split(":")[0].split(".")[-1]
+    return Path("runs") / f"{prefix}{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +21,7 @@ from consilience.plans import Plan
 from consilience.reports import tables
 from consilience.sampling import Progress as Step
 from consilience.sampling import ShowProgress
+from consilience.suggestions import Suggestion
 
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
 
@@ -94,6 +96,56 @@ class Display:
             self._remarks.add(message.topic)
 
 
+@contextmanager
+def working(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A line that says what is being done; it takes the words."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("…") as status:
+        yield lambda words: status.update(f"{words} …")
+
+
+def print_suggestions(suggestions: Sequence[Suggestion], why_not: str = "") -> None:
+    """Each plan's step sizes with the reasons."""
+    console = Console()
+    for suggestion in suggestions:
+        sampler, plan = suggestion.plan.sampler, suggestion.plan
+        title = f"{suggestion.name}: {counted(plan.num_agents)} on a {plan.graph.name}, {plan.num_steps:,} steps"
+        console.print(f"[bold]{title}[/]", highlight=False, soft_wrap=True)
+        last = plan.num_steps - 1
+        sizes = f"step size {sampler.step_size(0):.3g} → {sampler.step_size(last):.3g}"
+        console.print(f"  {sizes}, consensus step {sampler.consensus(0):.3g}", highlight=False, soft_wrap=True)
+        for reason in suggestion.reasons:
+            console.print(f"  · {reason}", highlight=False, soft_wrap=True)
+    if why_not:
+        console.print(f"No plan inside the theorems: {why_not}", highlight=False, soft_wrap=True)
+
+
+def print_theory(described: Mapping[str, Any], page: Path) -> None:
+    """The conditions, the constants, the answers and the path of the page."""
+    from consilience.reports import theory_report
+
+    console = _console()
+    console.print(theory_report.conditions_in_words(described), highlight=False, soft_wrap=True)
+    shown = [theory_report.problem_table(described)]
+    if described["theorem_constants"]:
+        shown.append(theory_report.theorem_table(described))
+    shown.append(theory_report.answer_table(described))
+    if described["comparisons"]:
+        shown.append(theory_report.comparison_table(described))
+    for table in shown:
+        console.print()
+        console.print(_rich(table))
+    console.print()
+    if described["num_agents"] > 1:
+        console.print(theory_report.slopes_in_words(described["plans"][0]), highlight=False, soft_wrap=True)
+    if described["comparisons"]:
+        console.print(theory_report.comparison_in_words(described), highlight=False, soft_wrap=True)
+    console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
+
+
 def print_findings(results: Sequence[tuple[Plan, list[Finding]]]) -> None:
     """The findings about each plan, with remedies."""
     console = Console()
@@ -123,15 +175,8 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
     else:
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
         shown = tables.agents(summary, extra)
-    table = Table(*shown.header, box=None, padding=(0, 2), header_style="bold")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in shown.body[:16]:
-        table.add_row(*row)
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200
-    console.print(table)
+    console = _console()
+    console.print(_rich(tables.Table(shown.header, shown.body[:16])))
     if len(shown.body) > 16:
         console.print(f"  … and {len(shown.body) - 16} more")
     if "sinkhorn_floor" in summary and "results" not in summary:
@@ -140,3 +185,20 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         floor = f"Sinkhorn distance {summary['sinkhorn']:.3f}; exact draws score {summary['sinkhorn_floor']:.3f}"
         console.print(f"\n{floor}{beside}.", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200
+    return console
+
+
+def _rich(shown: tables.Table) -> Table:
+    """A table for the terminal; numbers stand on the right."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for place, (title, words) in enumerate(zip(shown.header, shown.word_columns, strict=True)):
+        table.add_column(title, justify="left" if words or place == 0 else "right")
+    for row in shown.body:
+        table.add_row(*row)
+    return table

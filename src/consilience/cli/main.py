@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli import commands
+from consilience.cli import commands, planning
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
 
@@ -26,6 +26,8 @@ app.command("run")(commands.run)
 app.command("resume")(commands.resume)
 app.command("report")(commands.report)
 app.command("check")(commands.check)
+app.command("theory")(planning.theory)
+app.command("suggest")(planning.suggest)
 app.command("experiments")(commands.experiments)
 
 

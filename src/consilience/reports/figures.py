@@ -18,7 +18,7 @@ INK = "#1f2933"
 MUTED = "#7b8794"
 ACCENT = "#d64545"
 COLOURS = ("#2a6f97", "#e07a5f", "#3d9970", "#8e6bbf", "#c9a227", "#457b9d", "#bc4b6c", "#5f7470")
-_STYLE: Any = {
+STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.edgecolor": MUTED,
@@ -68,7 +68,7 @@ def posterior_panels(
 
 def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
     """Distances of every agent, grouped by network, with the paper's figure and the floor."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(max(6.4, 1.2 + 0.34 * sum(len(g["values"]) + 1 for g in groups)), 3.0))
         axis = figure.subplots()
         place, centres = 0.0, []
@@ -94,7 +94,7 @@ def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
 
 def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
     """The consensus error over steps, log–log, beside the rate of Theorem 1."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.6, 3.4))
         axis = figure.subplots()
         for colour, (label, run) in zip(COLOURS, runs.items(), strict=False):
@@ -125,7 +125,7 @@ def traces(run: RunDirectory) -> Figure:
     draws, names = flat_draws(run, agents, 3)
     chosen = evenly(draws.shape[2], 1500)
     steps = run.draws["step"].to_numpy()[chosen]
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.2, 1.75 * len(names) + 0.4))
         axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
         for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
@@ -171,7 +171,7 @@ def network(run: RunDirectory) -> Figure:
     drawn.add_edges_from(graph.edges.tolist())
     ring_like = graph.name in ("ring", "complete", "watts_strogatz", "erdos_renyi") or graph.num_agents > 300
     place = networkx.circular_layout(drawn) if ring_like else networkx.kamada_kawai_layout(drawn)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(3.2, 3.2))
         axis = figure.subplots()
         axis.set_axis_off()
@@ -192,7 +192,7 @@ def network(run: RunDirectory) -> Figure:
 def _grid(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
     """A figure with so many panels, the unused places left empty."""
     lines = -(-count // columns)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout="constrained")
         axes = figure.subplots(lines, columns, squeeze=False).ravel().tolist()
     for axis in axes[count:]:

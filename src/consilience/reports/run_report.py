@@ -8,7 +8,9 @@ from pathlib import Path
 from consilience.reports import figures, tables
 from consilience.reports.page import Section, render_page
 from consilience.reports.tables import shown
+from consilience.reports.theory_report import theory_sections
 from consilience.runs import RunDirectory
+from consilience.runs.files import read_json
 
 
 def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
@@ -30,7 +32,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         "sampling": f"{timing['sampling_seconds']:.1f} s",
         "consensus error": shown(summary["consensus_error"]),
     }
-    sections = [*first, *generic_sections(run, with_marginals=not first)]
+    sections = [*first, *generic_sections(run, with_marginals=not first), *theory_of(run)]
     title = run.status["problem_name"]
     subtitle = f"{plan.num_agents} agents, each with its own data, sample one posterior" if plan.num_agents > 1 else (
         "One agent with all the data: the centralized algorithm"
@@ -75,6 +77,12 @@ def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
             )
         )
     return sections
+
+
+def theory_of(run: RunDirectory) -> list[Section]:
+    """What the theory says about the run, if it was asked."""
+    place = run.path / "theory.json"
+    return theory_sections(read_json(place)) if place.exists() else []
 
 
 def details(run: RunDirectory) -> dict[str, str]:

@@ -14,6 +14,15 @@ class Table:
     header: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
 
+    @property
+    def word_columns(self) -> tuple[bool, ...]:
+        """For each column whether it holds words, which stand on the left, and not numbers only.
+
+        >>> Table(("what", "value", "note"), (("x", "1,000", "yes"), ("y", "> 2", "so so"))).word_columns
+        (True, False, True)
+        """
+        return tuple(any(_is_words(row[place]) for row in self.body) for place in range(len(self.header)))
+
 
 def rows(records: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
     """A table of records; `columns` maps each heading to the record's entry.
@@ -55,8 +64,12 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         if value != value:
             return "–"
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+        return f"{value:,.0f}" if 100 <= abs(value) < 1e9 else f"{value:.4g}"
     return str(value)
+
+
+def _is_words(cell: str) -> bool:
+    return cell[:1].isalpha() and cell not in ("yes", "no", "outside")
 
 
 def _extreme(values: Sequence[float | None], pick: Any) -> float | None:

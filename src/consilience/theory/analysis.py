@@ -13,8 +13,6 @@ from consilience.theory.constants import MOST_PARAMETERS, Constants, gaussian_co
 from consilience.theory.gaussian import GaussianNetwork, Moments
 from consilience.theory.potentials import Potentials
 
-_STARTS = 4096
-
 
 @dataclass(frozen=True)
 class Analysis:
@@ -43,7 +41,7 @@ def analyse(potentials: Potentials, graph: Graph, draws: np.ndarray | None = Non
         graph: who talks to whom.
         draws: `(count, size)` draws from about the posterior, if there are some.
     """
-    start = start_moments(potentials.starts(_STARTS), potentials.num_agents)
+    start = start_moments(potentials.starts, potentials.num_agents)
     if is_gaussian(potentials):
         network = GaussianNetwork.from_potentials(potentials, graph)
         return Analysis(gaussian_constants(network), network, True, start, potentials)

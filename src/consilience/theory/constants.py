@@ -21,7 +21,7 @@ import numpy as np
 from consilience.errors import ProblemError
 from consilience.theory.gaussian import GaussianNetwork
 from consilience.theory.grid import GridPosterior
-from consilience.theory.potentials import NUM_STARTS, Potentials
+from consilience.theory.potentials import Potentials
 
 Kind = Literal["exact", "bound", "estimate"]
 _DRAWS_AROUND_A_MODE = 12
@@ -121,7 +121,7 @@ def problem_constants(potentials: Potentials, draws: np.ndarray | None = None) -
 
 def _region(potentials: Potentials, draws: np.ndarray | None) -> np.ndarray:
     rng = np.random.default_rng(0)
-    points = [*potentials.modes, *np.unique(potentials.starts(NUM_STARTS), axis=0)]
+    points = [*potentials.modes, *potentials.some_starts]
     if potentials.size <= _DENSE:
         for mode in potentials.modes:
             precision = potentials.hessians(mode).sum(0)

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.errors import ProblemError
+from consilience.errors import ProblemError, UnstableError
 from consilience.graphs import Graph
 from consilience.problems import Parameters, Problem, cast_floats
 from consilience.theory.potentials import Potentials
@@ -101,9 +101,7 @@ class GaussianNetwork:
             raise ProblemError("the noise of minibatches needs each row: make the network with with_rows=True")
         n, d = self.linear.shape
         laplacian = np.kron(self.graph.laplacian.toarray(), np.eye(d))
-        hessian = np.zeros((n * d, n * d))
-        for i, block in enumerate(self.precisions):
-            hessian[i * d : (i + 1) * d, i * d : (i + 1) * d] = block
+        hessian = self._hessian()
         mean, covariance = start
         for k in range(num_steps):
             drift, pull = n * float(sampler.step_size(k)), float(sampler.consensus(k))
@@ -114,6 +112,24 @@ class GaussianNetwork:
             mean = transition @ mean + drift * self.linear.ravel()
             covariance = transition @ covariance @ transition.T + noise
             yield Moments(mean, covariance)
+
+    def stationary(self, sampler: Any, k: int) -> Moments:
+        """The law that the network would settle in if the step sizes of step `k` went on for ever.
+
+        With falling step sizes the network follows this law closely once it has forgotten its start.
+        """
+        from scipy.linalg import solve_discrete_lyapunov
+
+        n, d = self.linear.shape
+        drift, pull = n * float(sampler.step_size(k)), float(sampler.consensus(k))
+        generator = pull * np.kron(self.graph.laplacian.toarray(), np.eye(d)) + drift * self._hessian()
+        transition = np.eye(n * d) - generator
+        if np.abs(np.linalg.eigvalsh(transition)).max() >= 1:
+            raise UnstableError(
+                f"the network has no stationary law for the step sizes of step {k}: take smaller ones"
+            )
+        covariance = solve_discrete_lyapunov(transition, 2 * sampler.temperature * drift * np.eye(n * d))
+        return Moments(np.linalg.solve(generator, drift * self.linear.ravel()), covariance)
 
     def average(self, moments: Moments) -> Moments:
         """Mean and covariance of `w̄`, the average over agents."""
@@ -127,6 +143,11 @@ class GaussianNetwork:
         centring = np.kron(np.eye(n) - np.ones((n, n)) / n, np.eye(d))
         second = moments.covariance + np.outer(moments.mean, moments.mean)
         return float(np.trace(centring @ second))
+
+    def _hessian(self) -> np.ndarray:
+        from scipy.linalg import block_diag
+
+        return block_diag(*self.precisions)
 
     def _batch_covariance(self, mean: np.ndarray, covariance: np.ndarray, batch_size: int) -> np.ndarray:
         n, d = self.linear.shape

@@ -16,7 +16,8 @@ import numpy as np
 from consilience.errors import ProblemError
 from consilience.problems import Parameters, Problem, initial_positions
 
-NUM_STARTS = 8
+_STARTS = 4096
+_SOME_STARTS = 8
 _AT_ONCE = 16
 
 
@@ -53,11 +54,17 @@ class Potentials:
         flat = np.asarray(positions, float).reshape(-1, *positions.shape[-2:])
         return self._run(self._programs["own"], flat).reshape(positions.shape)
 
-    def starts(self, count: int, seed: int = 0) -> np.ndarray:
-        """`(count, size)` independent draws of where an agent starts."""
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """`(4096, size)` independent draws of where an agent starts."""
         with jax.enable_x64(True):
-            keys = jax.random.split(jax.random.key(seed), count)
+            keys = jax.random.split(jax.random.key(0), _STARTS)
             return np.asarray(initial_positions(self.problem, self.parameters, keys, jnp.float64))
+
+    @property
+    def some_starts(self) -> np.ndarray:
+        """A few different ones of the starts."""
+        return np.unique(self.starts[:_SOME_STARTS], axis=0)
 
     @cached_property
     def modes(self) -> np.ndarray:
@@ -68,7 +75,7 @@ class Potentials:
             return self.value(w), self.gradients(w).sum(0)
 
         found: list[tuple[float, np.ndarray]] = []
-        for start in np.unique(self.starts(NUM_STARTS), axis=0):
+        for start in self.some_starts:
             result = minimize(potential_and_gradient, start, jac=True, method="L-BFGS-B")
             apart = [np.linalg.norm(result.x - other) > 1e-3 * (1 + np.linalg.norm(other)) for _, other in found]
             if np.isfinite(result.fun) and all(apart):

@@ -23,9 +23,8 @@ from consilience.theory.iterations import settled_step, steps_needed
 from consilience.theory.magnitudes import Magnitude
 from consilience.theory.recursions import consensus_recursion, divergence_recursion
 
-_EXACT_SECONDS = 6.0
 _SECONDS_PER_STEP = 6e-6
-_OPERATIONS_PER_SECOND = 2e9
+_OPERATIONS_PER_SECOND = 1e10
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,11 @@ class Prediction:
 
 
 def predict(
-    analysis: Analysis, sampler: Any, num_steps: int, gradient_disagreement: float | None = None
+    analysis: Analysis,
+    sampler: Any,
+    num_steps: int,
+    gradient_disagreement: float | None = None,
+    exact_seconds: float = 3.0,
 ) -> Prediction:
     """Evaluate everything that the theory says about a network.
 
@@ -82,11 +85,12 @@ def predict(
         sampler: a `DULA`.
         num_steps: how far to look.
         gradient_disagreement: `μ_g` if it was measured; otherwise it is that of the network along its exact path.
+        exact_seconds: about how long to follow the exact path; it is shorter than `num_steps` for large networks.
     """
     constants, network, start, graph = analysis.constants, analysis.network, analysis.start, analysis.network.graph
     dimension = constants.centre.size
     steps = even_steps(num_steps)
-    path = exact_path(network, sampler, start, even_steps(min(num_steps, _followable(network))))
+    path = exact_path(network, sampler, start, even_steps(min(num_steps, _followable(network, exact_seconds))))
     if gradient_disagreement is None:
         gradient_disagreement = path.gradient_disagreement
     initial_error, inputs = _apart(start, graph.num_agents), theorem_inputs(constants, network, sampler, start)
@@ -114,7 +118,7 @@ def predict(
     )
 
 
-def even_steps(last: int, a_decade: int = 24) -> np.ndarray:
+def even_steps(last: int, a_decade: int = 100) -> np.ndarray:
     """Steps from 1 to `last`, even on the logarithmic scale, each once.
 
     >>> even_steps(10, 4).tolist()
@@ -124,10 +128,10 @@ def even_steps(last: int, a_decade: int = 24) -> np.ndarray:
     return np.unique(np.geomspace(1, last, count).round().astype(int))
 
 
-def _followable(network: GaussianNetwork) -> int:
-    """How many steps of the exact recursion take some seconds."""
-    seconds = _SECONDS_PER_STEP + 4 * network.linear.size**3 / _OPERATIONS_PER_SECOND
-    return max(10, int(_EXACT_SECONDS / seconds))
+def _followable(network: GaussianNetwork, seconds: float) -> int:
+    """How many steps of the exact recursion take about so many seconds."""
+    each = _SECONDS_PER_STEP + 4 * network.linear.size**3 / _OPERATIONS_PER_SECOND
+    return max(10, int(seconds / each))
 
 
 def _apart(start: Moments, num_agents: int) -> float:
