@@ -54,8 +54,8 @@ def theory_sections(described: Mapping[str, Any]) -> list[Section]:
     sections.append(
         Section(
             "Distance of the average from the posterior, and Theorem 2",
-            "The closed form bounds the tight recursion, which bounds the true values. How far they are apart is what "
-            "the proofs gave away. Measured values below what exact draws would score are left out.",
+            "The closed form bounds the tight recursion, which bounds the true values. How far they are apart is "
+            "what the proofs gave away. Measured values below what exact draws would score are left out.",
             figures={"theory_divergence": theory_figures.bounds(plans, "divergence", tolerance)},
         )
     )
@@ -174,9 +174,7 @@ def _answers(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     exact = "exact" if "exact" in needed else "approximate"
     label = "Exact" if exact == "exact" else "Normal approximation"
     theorem = needed["theorem"]
-    measured = (
-        [("Measured", _within(needed["measured"], needed["looked_at"]["measured"]))] if "measured" in needed else []
-    )
+    ways = ["measured"] if "measured" in needed else []
     return [
         ("Theorem (k*)", "outside" if theorem is None else theorem["value"]),
         ("Tight recursion", _within(needed["tight"], needed["looked_at"]["tight"])),
