@@ -38,18 +38,14 @@ def test_the_remedy_for_an_unstable_consensus_step_is_the_limit(graph):
     require_stable(check(plan(graph, consensus=0.999 * limit)))
 
 
-def test_curvature_is_that_of_the_hessian():
-    problem = regression([20, 9, 31], 4)
+@pytest.mark.parametrize("sizes", [[20, 20, 20], [20, 9, 31], [5, 300, 40]])
+def test_curvature_is_that_of_the_hessian(sizes):
+    problem = regression(sizes, 4)
     exact = GaussianNetwork.of(problem, cs.graphs.ring(3)).precisions
-    largest = max(float(block.max()) for block in [*map(_eigenvalues, exact)])
+    largest = max(float(_eigenvalues(block).max()) for block in exact)
     made = cs.Plan(graph=cs.graphs.ring(3), sampler=cs.dula(1e-4, 0.1), num_steps=10)
-    # only the rows that every shard has are used, so the estimate is exact for equal shards and rough otherwise
-    assert largest_curvature(made, problem) == pytest.approx(largest, rel=0.5)
-    equal = regression([20, 20, 20], 4)
-    exact = GaussianNetwork.of(equal, cs.graphs.ring(3)).precisions
-    assert largest_curvature(made, equal) == pytest.approx(
-        max(float(_eigenvalues(block).max()) for block in exact), rel=1e-2
-    )
+    # at most 256 rows of a shard are looked at and scaled up, so the third is an estimate
+    assert largest_curvature(made, problem) == pytest.approx(largest, rel=1e-2 if max(sizes) <= 256 else 0.1)
 
 
 def test_step_size_beyond_the_curvature_is_refused_and_one_below_runs(tmp_path):

@@ -12,6 +12,7 @@ from consilience.version import __version__
 
 if TYPE_CHECKING:
     from consilience import diagnostics, graphs, models, schedules, theory
+    from consilience.assessments import assess
     from consilience.checks import check
     from consilience.errors import ConsilienceError
     from consilience.plans import Plan
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from consilience.samplers import dula
     from consilience.sampling import Run, resume, sample
     from consilience.schedules import Constant, FromTo, Polynomial
+    from consilience.suggestions import suggest
 
 _HOME = {
     "Constant": "schedules",
@@ -28,10 +30,12 @@ _HOME = {
     "Polynomial": "schedules",
     "Problem": "problems",
     "Run": "sampling",
+    "assess": "assessments",
     "check": "checks",
     "dula": "samplers",
     "resume": "sampling",
     "sample": "sampling",
+    "suggest": "suggestions",
 }
 _MODULES = ("diagnostics", "graphs", "models", "schedules", "theory")
 
@@ -44,6 +48,7 @@ __all__ = [
     "Problem",
     "Run",
     "__version__",
+    "assess",
     "check",
     "diagnostics",
     "dula",
@@ -52,6 +57,7 @@ __all__ = [
     "resume",
     "sample",
     "schedules",
+    "suggest",
     "theory",
 ]
 

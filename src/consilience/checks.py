@@ -175,13 +175,15 @@ def largest_curvature(plan: Plan, problem: Problem) -> float:
     parameters = Parameters.of(problem, dtype)
     keys = agent_keys(plan.seed, Purpose.INIT, np.arange(1), np.arange(problem.num_agents))
     start = initial_positions(problem, parameters, keys, dtype)[0]
-    rows = int(min(_CURVATURE_ROWS, problem.shard_sizes.min()))
+    rows = int(min(_CURVATURE_ROWS, problem.shard_sizes.max()))
+    used = np.minimum(problem.shard_sizes, rows)
+    weights = jnp.asarray(np.arange(rows) < used[:, None], dtype)
     data = jax.tree.map(lambda leaf: leaf[:, :rows], problem.stacked_shards(dtype))
     gradient = local_gradient(problem, parameters)
 
-    def one_agent(w: jax.Array, shard: Any, scale: jax.Array) -> jax.Array:
+    def one_agent(w: jax.Array, shard: Any, weights: jax.Array, scale: jax.Array) -> jax.Array:
         def hessian_times(v: jax.Array) -> jax.Array:
-            return jax.jvp(lambda w: gradient(w, shard, None, scale), (w,), (v,))[1]
+            return jax.jvp(lambda w: gradient(w, shard, weights, scale), (w,), (v,))[1]
 
         def iterate(_: int, v: jax.Array) -> jax.Array:
             product = hessian_times(v)
@@ -191,6 +193,6 @@ def largest_curvature(plan: Plan, problem: Problem) -> float:
         v = jax.lax.fori_loop(0, _POWER_ITERATIONS, iterate, first / jnp.linalg.norm(first))
         return v @ hessian_times(v)  # negative where the potential curves downwards, which is no stiffness
 
-    scale = jnp.asarray(problem.shard_sizes / rows, dtype)
-    curvatures = jax.jit(jax.vmap(one_agent))(start, data, scale)
+    scale = jnp.asarray(problem.shard_sizes / used, dtype)
+    curvatures = jax.jit(jax.vmap(one_agent))(start, data, weights, scale)
     return max(0.0, float(jnp.nanmax(jnp.where(jnp.isfinite(curvatures), curvatures, 0.0))))

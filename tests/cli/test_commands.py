@@ -168,6 +168,10 @@ def test_problems_of_ones_own_run_by_their_name(tmp_path):
         (["run", "missing.toml"], "there is no plan file missing.toml"),
         (["resume", "nowhere"], "does not hold a run"),
         (["report", "nowhere"], "does not hold a run"),
+        (["theory", "gmm", "--compare"], "to compare, write for example"),
+        (["theory", "gmm", "--compare", "colour=red"], "cannot compare 'colour=red'"),
+        (["theory", "gmm", "--tolerance", "2"], "tolerance"),
+        (["run", "gmm", "--auto", "--step-size", "0.1"], "--auto chooses the step sizes"),
         (["fly"], "No such command"),
     ],
 )

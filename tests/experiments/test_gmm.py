@@ -34,6 +34,15 @@ def test_every_agent_finds_both_modes_and_comes_near_the_floor(run):
     assert 0.15 < summary["sinkhorn_floor"] < 0.2
 
 
+def test_step_sizes_chosen_automatically_find_both_modes(tmp_path):
+    """What `consilience run gmm --auto --steps 200000` samples, for the network of 5."""
+    problem, plan = GMM.problem(5), GMM.plan(5, num_steps=200_000)
+    chosen = cs.suggest(problem, plan.graph, plan.num_steps, plan).practical.plan
+    summary = cs.sample(problem, chosen, tmp_path / "run").summary
+    assert summary["both_modes_found"]
+    assert summary["sinkhorn"] < 0.251
+
+
 def test_agents_stuck_in_one_mode_would_be_seen(run):
     """The control: only the draws of one mode score beyond the paper's figure."""
     draws = comparison_draws(run, 0)

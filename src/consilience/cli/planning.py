@@ -54,10 +54,15 @@ def theory(
     from consilience.cli import display
     from consilience.experiments import load_problem
     from consilience.reports.theory_page import write_theory
+    from consilience.runs.directory import require_free
     from consilience.targets import main_plan
+    from consilience.theory.iterations import require_tolerance
 
     if bool(choices) != compare:
         raise typer.BadParameter("to compare, write for example --compare graph=ring,star agents=5,10")
+    require_tolerance(tolerance)
+    path = out or default_path(target, "theory-")
+    require_free(path)
     varied = comparisons.parse_choices(choices or [])
     plan = main_plan(
         target, num_agents=agents, graph=graph, num_steps=steps, batch_size=batch_size, step_size=step_size,
@@ -67,7 +72,7 @@ def theory(
     with display.working(quiet=as_json) as show:
         assessment = assess(problem, plan, show)
         rows = comparisons.compare(problem, plan, varied, tolerance, show) if compare else []
-        described, page = write_theory(assessment, tolerance, rows, out or default_path(target, "theory-"))
+        described, page = write_theory(assessment, tolerance, rows, path)
     if as_json:
         typer.echo(json.dumps({**described, "report": str(page)}, indent=2))
     else:

@@ -30,14 +30,19 @@ def polynomial_total(bound: DivergenceBound) -> Magnitude:
 
 def steps_needed(bound: DivergenceBound, tolerance: float) -> Magnitude:
     """`k*` (S284): from here on Theorem 2 holds the divergence below the tolerance `0 < ε < 1`."""
-    if not 0 < tolerance < 1:
-        raise ConditionError(f"the tolerance ε must lie between 0 and 1, got {tolerance:g}")
+    require_tolerance(tolerance)
     s = bound.consensus.setting
     log_ratio = max(0.0, float((exponential_total(bound) * (2 / tolerance)).log))
     rate = s.step_scale * bound.inputs.log_sobolev / (1 - s.step_exponent)
     forgetting = Magnitude.of(log_ratio / rate) ** (1 / (1 - s.step_exponent))
     settling = (polynomial_total(bound) * (2 / tolerance)) ** (1 / s.rate)
     return largest(forgetting, settling)
+
+
+def require_tolerance(tolerance: float) -> None:
+    """Check that a tolerance is one: `0 < ε < 1`."""
+    if not 0 < tolerance < 1:
+        raise ConditionError(f"the tolerance ε must lie between 0 and 1, got {tolerance:g}")
 
 
 def settled_step(values: Magnitude | np.ndarray, tolerance: float) -> int | None:
