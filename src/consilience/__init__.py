@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from consilience.checks import check
     from consilience.errors import ConsilienceError
     from consilience.plans import Plan
-    from consilience.problems import Problem
+    from consilience.problems import Curvature, Problem
     from consilience.samplers import dula
     from consilience.sampling import Run, resume, sample
     from consilience.schedules import Constant, FromTo, Polynomial
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Constant": "schedules",
+    "Curvature": "problems",
     "ConsilienceError": "errors",
     "FromTo": "schedules",
     "Plan": "plans",
@@ -42,6 +43,7 @@ _MODULES = ("diagnostics", "graphs", "models", "schedules", "theory")
 __all__ = [
     "ConsilienceError",
     "Constant",
+    "Curvature",
     "FromTo",
     "Plan",
     "Polynomial",

@@ -8,9 +8,10 @@ import pytest
 import typer
 
 import consilience as cs
-from consilience import errors, experiments
+from consilience import comparisons, errors, experiments
 from consilience.cli.main import app
 from consilience.engines.simulate import require_matching
+from consilience.reports.theory_tables import described
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -76,6 +77,18 @@ def test_every_entry_of_a_summary_is_documented(tmp_path):
     summary |= gmm.study_results({2: summary})
     text = (DOCS / "reference" / "summary.md").read_text()
     assert sorted(name for name in entries(summary) if f"`{name}`" not in text) == []
+
+
+def test_every_entry_of_a_theory_file_is_documented():
+    problem = cs.models.linear_regression([([[1.0], [2.0]], [1.0, 2.0])] * 3)
+    plan = cs.Plan(graph=cs.graphs.ring(3), sampler=cs.dula(1e-3, 0.2), num_steps=100)
+    compared = comparisons.compare(problem, plan, {}, 0.1)
+    values = described(cs.assess(problem, plan), 0.1, compared)
+    text = (DOCS / "reference" / "theory.md").read_text()
+    parts = [values, values["plans"][0], *values["plans"][0].values(), *values["comparisons"]]
+    parts += [*values["problem_constants"], *values["theorem_constants"]]
+    names = set().union(*(part for part in parts if isinstance(part, dict)))
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
 
 
 def entries(value, *, named=("graph", "timing", "consensus_rate", "agents", "network_average", "results")):

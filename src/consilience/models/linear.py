@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from consilience.problems import Problem
 
@@ -24,7 +25,8 @@ def linear_regression(
     >>> linear_regression([(jnp.ones((4, 2)), jnp.zeros(4))]).shard_sizes.tolist()
     [4]
     """
-    num_features = jnp.shape(shards[0][0])[1]
+    shards = [(np.asarray(features), np.asarray(targets)) for features, targets in shards]
+    num_features = shards[0][0].shape[1]
 
     def log_likelihood(w: jax.Array, rows: tuple[jax.Array, jax.Array]) -> jax.Array:
         features, targets = rows

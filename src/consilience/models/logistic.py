@@ -26,7 +26,8 @@ def logistic_regression(shards: Sequence[tuple[Any, Any]], prior_variance: float
     >>> logistic_regression([(np.ones((4, 2)), np.array([0, 1, 1, 1]))]).curvature.smoothness
     (3.0,)
     """
-    num_features = np.shape(shards[0][0])[1]
+    shards = [(np.asarray(features), np.asarray(labels)) for features, labels in shards]
+    num_features = shards[0][0].shape[1]
 
     def log_likelihood(w: jax.Array, rows: tuple[jax.Array, jax.Array]) -> jax.Array:
         features, labels = rows
