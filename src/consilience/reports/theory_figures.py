@@ -46,7 +46,13 @@ def bounds(plans: Sequence[Mapping[str, Any]], quantity: str, tolerance: float |
         handles: dict[str, Any] = {}
         for axis in axes:
             handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize=8.5)
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside lower center",
+            ncols=5 if len(plans) > 1 else 3,
+            fontsize=8.5,
+        )
     return figure
 
 

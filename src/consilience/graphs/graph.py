@@ -8,7 +8,7 @@ step sizes are stable: `I − β L` is a contraction on disagreement if and only
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 _DENSE_LIMIT = 600  # up to here a dense eigenvalue solver is faster than a sparse one
-_CONNECTION_TRIES = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ class Graph:
         weights: `(num_edges,)` positive numbers `a_ij = a_ji`.
         recipe: how the graph was made, as it stands in a plan file.
 
-    >>> graph = ring(5)
+    >>> graph = from_edges(5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)])
     >>> graph.num_edges, round(graph.largest_eigenvalue, 3), round(graph.algebraic_connectivity, 3)
     (5, 3.618, 1.382)
     """
@@ -151,7 +150,7 @@ def from_edges(num_agents: int, edges: Iterable[Sequence[int]], weights: Sequenc
     >>> from_edges(3, [(0, 1), (1, 2)], weights=[1.0, 0.5]).num_edges
     2
     """
-    num_agents = _require_size(num_agents)
+    num_agents = require_size(num_agents)
     listed = [tuple(edge) for edge in edges]
     if not all(len(edge) == 2 and all(isinstance(end, int | np.integer) for end in edge) for edge in listed):
         raise GraphError("an edge is a pair of agent numbers such as (0, 1): give weights apart, by `weights`")
@@ -194,156 +193,8 @@ def from_networkx(graph: networkx.Graph) -> Graph:
     return from_edges(len(number), edges, weights)
 
 
-def ring(num_agents: int) -> Graph:
-    """Every agent has a neighbour on each side."""
-    return _generated("ring", "cycle_graph" if num_agents > 2 else "path_graph", num_agents=num_agents)
-
-
-def path(num_agents: int) -> Graph:
-    """A line of agents."""
-    return _generated("path", "path_graph", num_agents=num_agents)
-
-
-def star(num_agents: int) -> Graph:
-    """Agent 0 in the middle, all others talk to it alone."""
-    _require_size(num_agents)
-    return _named(from_edges(num_agents, [(0, i) for i in range(1, num_agents)]), "star", num_agents=num_agents)
-
-
-def complete(num_agents: int) -> Graph:
-    """Everybody talks to everybody."""
-    return _generated("complete", "complete_graph", num_agents=num_agents)
-
-
-def grid(rows: int, columns: int) -> Graph:
-    """A rectangle of agents, each with up to four neighbours."""
-    return _generated("grid", "grid_2d_graph", rows=rows, columns=columns)
-
-
-def torus(rows: int, columns: int) -> Graph:
-    """A grid whose opposite sides are joined."""
-    return _generated("torus", "grid_2d_graph", {"periodic": True}, rows=rows, columns=columns)
-
-
-def barbell(num_agents: int) -> Graph:
-    """Two complete halves joined by a bridge (over the agent left in the middle when the number is odd)."""
-    _require_size(num_agents)
-    if num_agents < 4:
-        return _named(path(num_agents), "barbell", num_agents=num_agents)
-    import networkx
-
-    half = num_agents // 2
-    bell = from_networkx(networkx.barbell_graph(half, num_agents - 2 * half))
-    return _named(bell, "barbell", num_agents=num_agents)
-
-
-def erdos_renyi(num_agents: int, probability: float | None = None, seed: int = 0) -> Graph:
-    """Every pair is an edge with the same probability (default `2 ln n / n`); redrawn until connected."""
-    if probability is None:
-        probability = min(1.0, 2 * math.log(max(num_agents, 2)) / num_agents)
-    return _random("erdos_renyi", "fast_gnp_random_graph", num_agents=num_agents, probability=probability, seed=seed)
-
-
-def watts_strogatz(num_agents: int, neighbours: int = 4, rewiring: float = 0.2, seed: int = 0) -> Graph:
-    """A ring of near neighbours with some edges rewired at random; redrawn until connected."""
-    if neighbours >= num_agents:
-        raise GraphError(
-            f"watts_strogatz needs fewer neighbours than agents, got {neighbours} neighbours for {num_agents} "
-            "agents: lower `neighbours` or use complete()"
-        )
-    return _random(
-        "watts_strogatz",
-        "watts_strogatz_graph",
-        num_agents=num_agents,
-        neighbours=neighbours,
-        rewiring=rewiring,
-        seed=seed,
-    )
-
-
-def random_geometric(num_agents: int, radius: float | None = None, seed: int = 0) -> Graph:
-    """Agents at random in the unit square, neighbours within `radius` of each other; redrawn until connected.
-
-    The default radius is `sqrt(2 ln n/(π n))`, twice the area at which such graphs become connected.
-    """
-    if radius is None:
-        radius = math.sqrt(2 * math.log(max(num_agents, 2)) / (math.pi * num_agents))
-    return _random("random_geometric", "random_geometric_graph", num_agents=num_agents, radius=radius, seed=seed)
-
-
-FAMILIES: dict[str, Callable[..., Graph]] = {
-    "ring": ring,
-    "path": path,
-    "star": star,
-    "complete": complete,
-    "grid": grid,
-    "torus": torus,
-    "barbell": barbell,
-    "erdos_renyi": erdos_renyi,
-    "watts_strogatz": watts_strogatz,
-    "random_geometric": random_geometric,
-    "edges": from_edges,
-}
-
-
-def named(kind: str, num_agents: int) -> Graph:
-    """The graph of a family with so many agents; a grid or torus takes the most square shape.
-
-    >>> named("grid", 12).recipe["rows"], named("erdos-renyi", 8).num_agents
-    (3, 8)
-    """
-    kind = kind.replace("-", "_")
-    if kind not in FAMILIES or kind == "edges":
-        raise GraphError(f"unknown graph {kind!r}: choose one of {', '.join(sorted(set(FAMILIES) - {'edges'}))}")
-    _require_size(num_agents)
-    if kind in ("grid", "torus"):
-        rows = next(r for r in range(math.isqrt(num_agents), 0, -1) if num_agents % r == 0)
-        return FAMILIES[kind](rows, num_agents // rows)
-    return FAMILIES[kind](num_agents)
-
-
-def from_recipe(recipe: Mapping[str, Any]) -> Graph:
-    """The graph that a plan file describes, for example `{"kind": "ring", "num_agents": 5}`."""
-    arguments = dict(recipe)
-    kind = arguments.pop("kind", None)
-    if kind not in FAMILIES:
-        raise GraphError(f"unknown graph kind {kind!r}: choose one of {', '.join(sorted(FAMILIES))}")
-    weights = arguments.pop("weights", None) if kind != "edges" else None
-    try:
-        graph = FAMILIES[kind](**arguments)
-    except TypeError as error:
-        raise GraphError(f"graph {kind!r}: {str(error).split('() ')[-1]}") from None
-    return graph.with_weights(weights) if weights is not None else graph
-
-
-def _generated(kind: str, generator: str, options: Mapping[str, Any] | None = None, **sizes: int) -> Graph:
-    for size in sizes.values():
-        _require_size(size)
-    import networkx
-
-    return _named(from_networkx(getattr(networkx, generator)(*sizes.values(), **(options or {}))), kind, **sizes)
-
-
-def _random(kind: str, generator: str, *, seed: int, **parameters: Any) -> Graph:
-    _require_size(parameters["num_agents"])
-    import networkx
-
-    for attempt in range(_CONNECTION_TRIES):
-        sample = getattr(networkx, generator)(*parameters.values(), seed=seed + attempt * 1_000_003)
-        if networkx.is_connected(sample):
-            graph = from_edges(parameters["num_agents"], sample.edges)
-            return _named(graph, kind, **parameters, seed=seed)
-    raise GraphError(
-        f"{_CONNECTION_TRIES} random graphs {kind}({parameters}) were all disconnected: ask for more edges"
-    )
-
-
-def _named(graph: Graph, kind: str, **parameters: Any) -> Graph:
-    plain = {name: getattr(value, "item", lambda value=value: value)() for name, value in parameters.items()}
-    return replace(graph, recipe={"kind": kind, **plain})
-
-
-def _require_size(size: int) -> int:
+def require_size(size: int) -> int:
+    """Check that a number of agents is one."""
     if not isinstance(size, int | np.integer) or size < 1:
         raise GraphError(f"a graph needs a whole number of agents, at least 1; got {size!r}")
     return int(size)
@@ -359,7 +210,7 @@ def _positive_weights(weights: Sequence[float] | np.ndarray, num_edges: int) -> 
 
 
 def _require_connected(graph: Graph) -> None:
-    _require_size(graph.num_agents)
+    require_size(graph.num_agents)
     from scipy.sparse.csgraph import connected_components
 
     parts, member = connected_components(graph.laplacian, directed=False)
