@@ -9,6 +9,7 @@ from consilience.comparisons import compare, parse_choices
 from consilience.errors import PlanError, PlanWarning, ProblemError, UnstableError
 from consilience.experiments import EXPERIMENTS
 from consilience.reports.theory_page import write_theory
+from consilience.reports.theory_report import conditions_in_words, slopes_in_words
 from consilience.reports.theory_tables import described
 from consilience.theory import Potentials, analyse, exact_path
 from tests.gaussian import regression
@@ -123,12 +124,6 @@ def test_other_networks_and_precisions(entries):
     assert values["theorem_constants"]
 
 
-def test_another_temperature_has_no_divergence_bound(problem):
-    cold = assess(problem, gaussian_plan(sampler=SAMPLER.model_copy(update={"temperature": 0.5})))
-    assert cold.prediction.divergence_tight is None
-    assert "tight" not in described(cold, 0.1)["plans"][0]["divergence"]
-
-
 def test_a_finished_run_is_held_against_the_theory(tmp_path):
     gmm = EXPERIMENTS["gmm"]
     with pytest.warns(PlanWarning):
@@ -140,16 +135,62 @@ def test_a_finished_run_is_held_against_the_theory(tmp_path):
     assert "Theorem 1" in run.report().read_text()
 
 
-def test_a_run_that_is_too_large_for_the_theory_is_still_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("consilience.assessments.MOST_PARAMETERS", 1)
+def test_a_run_that_is_too_large_for_the_theory_is_still_reported(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("consilience.theory.analysis.MOST_NUMBERS", 3)
     problem = regression([5, 5])
     plan = cs.Plan(graph=cs.graphs.path(2), sampler=cs.dula(1e-3, 0.2), num_steps=64)
     with pytest.warns(PlanWarning):
         run = cs.sample(problem, plan, tmp_path / "run", theory=True)
-    with pytest.raises(ProblemError):
+    assert "no theory for this run: the theory is for at most" in caplog.text
+    with pytest.raises(ProblemError, match="of all agents together"):
         assess_run(run, problem)
+    assert run.summary["num_agents"] == 2
     assert not (run.path / "theory.json").exists()
     assert run.report().exists()
+
+
+def test_the_pilot_looks_at_the_first_gradients_too(mixture):
+    """The agents' gradients differ most where they start, and that step counts."""
+    potentials, n = mixture.analysis.potentials, 5
+    starts = potentials.starts[:4000].reshape(-1, n, 2)
+    gradients = potentials.own_gradients(starts)
+    first = ((gradients - gradients.mean(1, keepdims=True)) ** 2).sum((1, 2)).mean() / n
+    assert mixture.pilot.gradient_disagreement == pytest.approx(first, rel=0.3)
+
+
+def test_a_plan_that_overshoots_at_first_still_gets_a_page(problem, tmp_path):
+    wild = cs.dula(cs.FromTo(start=0.5, end=1e-3, num_steps=100_000, exponent=0.6), 0.24)
+    with_warning = assess(problem, gaussian_plan(sampler=wild, num_steps=100_000))
+    assert with_warning.prediction.path.steps[-1] < 100_000  # it left the finite numbers
+    values, page = write_theory(with_warning, 0.1, [], tmp_path / "theory")
+    assert page.exists()
+    assert "Infinity" not in json.dumps(values)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_another_temperature_is_not_answered_by_theorem_2(problem, temperature, tmp_path):
+    cold = SAMPLER.model_copy(update={"temperature": temperature})
+    values, page = write_theory(assess(problem, gaussian_plan(sampler=cold)), 0.1, [], tmp_path / "theory")
+    assert "tight" not in values["plans"][0]["steps_needed"]
+    assert "tight" not in values["plans"][0]["divergence"]
+    assert "Infinity" not in json.dumps(values)
+    assert page.exists()
+
+
+def test_words_tell_theorem_1_from_theorem_2(problem, gaussian):
+    inside = gaussian.proven.plan.sampler
+    larger = cs.dula(inside.step_size.times(5.0), inside.consensus)
+    words = conditions_in_words(described(assess(problem, gaussian_plan(sampler=larger)), 0.1))
+    assert "inside Theorem 1 but outside Theorem 2" in words
+    constant = described(assess(problem, gaussian_plan(sampler=cs.dula(1e-3, 0.2))), 0.1)
+    assert "outside Theorem 1" in slopes_in_words(constant["plans"][0])
+
+
+def test_labels_are_not_stronger_than_what_was_found(gaussian, mixture):
+    kinds = {row["symbol"]: row["kind"] for row in described(gaussian, 0.1)["problem_constants"]}
+    assert (kinds["L"], kinds["F_0"], kinds["μ_g"]) == ("exact", "exact", "estimate")  # fixed starts
+    kinds = {row["symbol"]: row["kind"] for row in described(mixture, 0.1)["problem_constants"]}
+    assert {kinds[symbol] for symbol in ("L", "L̄", "C_ζ", "ρ_U", "c_1", "μ_g", "F_0")} == {"estimate"}
 
 
 @pytest.fixture(scope="module")

@@ -18,14 +18,13 @@ import numpy as np
 from consilience.checks import Finding, check, require_stable
 from consilience.diagnostics import consensus_error, kl_divergence
 from consilience.engines.simulate import Simulation
-from consilience.errors import ProblemError
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.runs import RunDirectory
 from consilience.runs.summary import evenly, flat_draws
 from consilience.suggestions import suggest
-from consilience.theory import Analysis, Potentials, Prediction, analyse, is_gaussian, predict
-from consilience.theory.constants import MOST_PARAMETERS, posterior_grid
+from consilience.theory import Analysis, Potentials, Prediction, analyse, is_quadratic, predict, require_small
+from consilience.theory.constants import posterior_grid
 from consilience.theory.prediction import even_steps
 
 _FEWEST_STEPS, _MOST_STEPS = 1_000_000, 4_000_000
@@ -99,7 +98,8 @@ def assess(problem: Problem, plan: Plan, show: Callable[[str], None] = lambda _:
     findings = check(plan, problem)
     require_stable(findings)
     potentials, pilot = Potentials(problem), None
-    if not is_gaussian(potentials):
+    require_small(potentials)
+    if not is_quadratic(potentials):
         show("running a pilot")
         pilot = run_pilot(potentials, plan)
     show("finding the constants of the problem")
@@ -120,8 +120,7 @@ def assess(problem: Problem, plan: Plan, show: Callable[[str], None] = lambda _:
 def assess_run(run: RunDirectory, problem: Problem) -> Assessment:
     """Ask the theory about the plan of a finished run; the run itself is the pilot."""
     plan, potentials = run.plan, Potentials(problem)
-    if potentials.size > MOST_PARAMETERS:
-        raise ProblemError(f"the theory is for at most {MOST_PARAMETERS:,} parameters")
+    require_small(potentials)
     draws, _ = flat_draws(run, np.arange(plan.num_agents))
     averages = draws.mean(1).reshape(-1, potentials.size)
     analysis = analyse(potentials, plan.graph, averages[evenly(len(averages), _RUN_DRAWS)].astype(float))
@@ -143,7 +142,7 @@ def run_pilot(potentials: Potentials, plan: Plan) -> Pilot:
     """Run many short chains of a plan and measure at steps that are even on the logarithmic scale."""
     chains, num_steps = _pilot_size(potentials, plan)
     short = plan.replace(num_chains=chains, num_steps=num_steps, burn_in=0, store_every=num_steps)
-    steps = even_steps(num_steps, a_decade=12)
+    steps = np.append(0, even_steps(num_steps, a_decade=12))
     with jax.enable_x64(plan.dtype == "float64"):
         engine = Simulation(potentials.problem, short)
         state, step, positions = engine.initial_state(), 0, []
@@ -153,10 +152,10 @@ def run_pilot(potentials: Potentials, plan: Plan) -> Pilot:
                 state, step = engine.advance(state, step, count)[0], step + count
             positions.append(np.asarray(jax.vmap(jax.vmap(plan.sampler.position))(state), float))
     where = np.stack(positions)
-    averages = where.mean(2)
+    averages = where[1:].mean(2)
     return Pilot(
-        steps,
-        consensus_error(where).mean(1),
+        steps[1:],
+        consensus_error(where[1:]).mean(1),
         averages,
         _gradient_disagreement(potentials, where[:, :_GRADIENT_CHAINS], steps, plan),
         *(_divergences(potentials, averages) if potentials.size == 2 else (None, 0.0)),
@@ -172,7 +171,7 @@ def _pilot_size(potentials: Potentials, plan: Plan) -> tuple[int, int]:
 
 
 def _gradient_disagreement(potentials: Potentials, where: np.ndarray, steps: np.ndarray, plan: Plan) -> float:
-    """`max_k E‖g̃_k‖²/(n k^δ_2)`, where positions after `k` steps are those that step `k` starts from."""
+    """`max_k E‖g̃_k‖²/(n (k+1)^δ_2)`; the first step, `k = 0`, starts from the initial positions."""
     gradients = potentials.own_gradients(where)
     apart = ((gradients - gradients.mean(-2, keepdims=True)) ** 2).sum((-2, -1)).mean(-1)
     return float((apart / (plan.num_agents * (steps + 1.0) ** plan.sampler.step_size.exponent)).max())

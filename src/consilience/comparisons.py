@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from consilience import experiments, graphs
 from consilience.errors import PlanError, ProblemError, UnstableError
 from consilience.graphs import Graph
@@ -19,6 +21,7 @@ from consilience.problems import Problem
 from consilience.samplers.dula import dula
 from consilience.suggestions import proven_sampler
 from consilience.theory import (
+    Analysis,
     GaussianNetwork,
     Magnitude,
     Moments,
@@ -82,7 +85,7 @@ class Comparison:
 
 def compare(
     problem: Problem, plan: Plan, choices: Mapping[str, Sequence[str]], tolerance: float,
-    show: Callable[[str], None] = lambda _: None,
+    show: Callable[[str], None] = lambda _: None, draws: np.ndarray | None = None,
 ) -> list[Comparison]:  # fmt: skip
     """Compare graphs and numbers of agents.
 
@@ -92,12 +95,14 @@ def compare(
         choices: `graph` and `agents`, each with some values; what is missing stays as in the plan.
         tolerance: `ε`.
         show: called with what is looked at next.
+        draws: `(count, size)` draws from about the posterior, for a problem whose spread is not known otherwise.
     """
     rows = []
     for family, num_agents in _combinations(plan, choices):
         show(f"{family} of {num_agents}")
         graph = _graph(plan, family, num_agents)
-        rows.append(_row(_problem(problem, plan, graph), plan, graph, tolerance))
+        analysis = analyse(Potentials(_problem(problem, plan, graph)), graph, draws)
+        rows.append(_row(analysis, plan, tolerance))
     return rows
 
 
@@ -143,14 +148,13 @@ def _problem(problem: Problem, plan: Plan, graph: Graph) -> Problem:
     return problem.divided(graph.num_agents)
 
 
-def _row(problem: Problem, plan: Plan, graph: Graph, tolerance: float) -> Comparison:
+def _row(analysis: Analysis, plan: Plan, tolerance: float) -> Comparison:
+    network, graph = analysis.network, analysis.network.graph
     n = graph.num_agents
-    analysis = analyse(Potentials(problem), graph)
-    network = analysis.network
     sampler = dula(plan.sampler.step_size, _consensus(plan, graph), plan.sampler.temperature)
     steps = predict(analysis, sampler, _STEPS, exact_seconds=_SECONDS).steps_to(tolerance)["exact"]
     inner = proven_sampler(analysis, graph, GAMMA)
-    inside = predict(analysis, inner, 2).divergence_bound
+    inside = predict(analysis, inner, _STEPS, exact_seconds=1.0).divergence_bound
     if inside is None:
         raise ProblemError(f"no step size is inside the theorems for {n} agents")
     last = _end(network, sampler, plan.num_steps - 1)

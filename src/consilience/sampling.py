@@ -6,7 +6,7 @@ the compiled program, which runs meanwhile. A checkpoint is written only after e
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import signal
 import tempfile
 import threading
@@ -25,7 +25,7 @@ from consilience import experiments, reports
 from consilience.assessments import assess_run
 from consilience.checks import check, require_stable
 from consilience.engines import ENGINES, Engine, Segment
-from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, ProblemError, RunError
+from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, RunError
 from consilience.plans import Plan
 from consilience.problems import Parameters, Problem
 from consilience.reports.theory_tables import TOLERANCE, described
@@ -170,10 +170,20 @@ def _finish(run: Run, problem: Problem, theory: bool) -> None:
         experiment = experiments.find(run.plan.problem)
         if experiment is not None:
             experiment.analyse(run, problem, summary)
-        if theory:
-            with contextlib.suppress(ProblemError):  # too large, or not known well enough: then there is no theory
-                write_json(run.path / "theory.json", described(assess_run(run, problem), TOLERANCE))
         write_json(run.path / "summary.json", summary)
+    if theory:
+        _hold_against_theory(run, problem)
+
+
+def _hold_against_theory(run: Run, problem: Problem) -> None:
+    """Write `theory.json`; the run is complete whether or not the theory has an answer for it."""
+    try:
+        values = described(assess_run(run, problem), TOLERANCE)
+    except Exception as error:
+        logging.getLogger("consilience").warning("no theory for this run: %s", error)
+        return
+    with disk_errors(run.path):
+        write_json(run.path / "theory.json", values)
 
 
 class _Sampling:

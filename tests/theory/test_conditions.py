@@ -10,6 +10,7 @@ from consilience.errors import ConditionError
 from consilience.theory import (
     ConsensusBound,
     DivergenceBound,
+    Magnitude,
     Setting,
     TheoremInputs,
     largest_step_scale,
@@ -140,3 +141,19 @@ def test_constants_by_hand():
     assert float(found.polynomial_scale) == pytest.approx(zeta * 0.6 / (mu * 0.1) * math.exp(mu / 0.9 * 2**0.9))
     early = sum((1 - mu) ** -j * j**-0.6 for j in range(1, found.split + 2))
     assert float(found.exponential_scale) == pytest.approx(math.exp(mu / 0.9) * (1 + zeta * early))
+
+
+def test_the_margin_does_not_vanish_where_agreement_is_slow():
+    """With `l̆` in the millions the printed `κ` is rounding; here it is half of `W_1`."""
+    graph = cs.graphs.path(1500)
+    slow = INPUTS._replace(log_sobolev=1e7, smoothness=1e-3)
+    a = 0.5 * largest_step_scale(slow, 1500, 0.7)
+    setting = Setting.of(graph, sampler(a, 0.7, 1e-6, 0.19), 2)
+    found = DivergenceBound(ConsensusBound(setting, 1.0, 1.0), slow)
+    assert found.place > 1e6
+    assert found.margin >= 0.4 * found.consensus.exponential_rate
+    assert np.isfinite(found.transient_scale.log)
+
+
+def test_whole_numbers_that_no_float_holds_are_magnitudes_too():
+    assert Magnitude.of(10**400).log10 == pytest.approx(400)

@@ -1,5 +1,6 @@
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +8,14 @@ import pytest
 import consilience as cs
 from consilience.errors import ProblemError
 from consilience.experiments import EXPERIMENTS
-from consilience.theory import GaussianNetwork, GridPosterior, Potentials, gaussian_constants, problem_constants
+from consilience.theory import (
+    GaussianNetwork,
+    GridPosterior,
+    Potentials,
+    gaussian_constants,
+    is_quadratic,
+    problem_constants,
+)
 from tests.gaussian import regression
 
 
@@ -26,7 +34,11 @@ def test_gaussian_constants_are_those_of_the_data():
     spectrum = np.linalg.eigvalsh(sum(squares) + np.eye(2) / 2)
     np.testing.assert_allclose(constants.local_smoothness.value, local, rtol=1e-6)
     assert constants.smoothness.value == pytest.approx(max(local))
-    assert constants.coupling.value == pytest.approx(sum(value**2 for value in local))
+    rng, blocks = np.random.default_rng(0), GaussianNetwork.of(problem, cs.graphs.ring(3)).precisions
+    apart = rng.normal(size=(100_000, 3, 2))
+    apart -= apart.mean(1, keepdims=True)
+    ratio = (np.einsum("iab,kib->ka", blocks, apart) ** 2).sum(1) / (apart**2).sum((1, 2))
+    assert 0.95 * constants.coupling.value < ratio.max() <= constants.coupling.value < sum(x**2 for x in local)
     assert constants.total_smoothness.value == pytest.approx(spectrum[-1])
     assert constants.log_sobolev.value == pytest.approx(spectrum[0])
     assert constants.second_moment.value == pytest.approx((1 / spectrum).sum())
@@ -116,3 +128,29 @@ def test_a_flat_direction_is_refused():
     network = GaussianNetwork(cs.graphs.ring(2), np.zeros((2, 1, 1)), np.zeros((2, 1)))
     with pytest.raises(ProblemError, match="proper prior"):
         gaussian_constants(network)
+
+
+@pytest.mark.parametrize("apart", [2.0, 5.0])
+def test_modes_too_far_apart_are_said_to_be_so(apart):
+    problem = cs.Problem(
+        log_likelihood=lambda w, x: 0.0 * x,
+        log_prior=lambda w: jnp.logaddexp(-20 * ((w - apart) ** 2).sum(), -20 * ((w + apart) ** 2).sum()),
+        init=lambda key: apart * jnp.sign(jax.random.normal(key)) * jnp.ones(2),
+        shards=[np.ones(2), np.ones(2)],
+    )
+    with pytest.raises(ProblemError, match="practically never goes from one to the other"):
+        problem_constants(Potentials(problem))
+
+
+@pytest.mark.parametrize("name", ["Laplace prior", "Huber loss"])
+def test_what_is_quadratic_only_in_places_is_not_taken_for_gaussian(name):
+    gaussian = regression([10, 20])
+    problem = {
+        "Laplace prior": dataclasses.replace(gaussian, log_prior=lambda w: -20 * jnp.abs(w).sum()),
+        "Huber loss": dataclasses.replace(
+            gaussian,
+            log_likelihood=lambda w, rows: -jnp.where(abs(r := rows[1] - rows[0] @ w) < 30, r**2, 60 * abs(r) - 900),
+        ),
+    }[name]
+    assert is_quadratic(Potentials(gaussian))
+    assert not is_quadratic(Potentials(problem))

@@ -193,3 +193,26 @@ def test_exact_path_agrees_with_the_step_by_step_recursion():
     gradients = np.einsum("iab,kib->kia", network.precisions, draws) - network.linear
     apart = ((gradients - gradients.mean(1, keepdims=True)) ** 2).sum((1, 2)).mean() / 3
     assert path.gradient_disagreement == pytest.approx(apart, rel=0.02)  # largest at the start here
+
+
+def test_the_stationary_law_is_where_constant_steps_lead():
+    network = GaussianNetwork.of(regression([4, 9, 20]), cs.graphs.ring(3))
+    sampler = cs.dula(2e-3, 0.2)
+    *_, settled = network.evolve(sampler, Moments(np.zeros(6), np.zeros((6, 6))), 5000)
+    law = network.stationary(sampler, 0)
+    np.testing.assert_allclose(law.mean, settled.mean, rtol=1e-6)
+    np.testing.assert_allclose(law.covariance, settled.covariance, rtol=1e-6, atol=1e-12)
+
+
+def test_an_exact_path_of_no_steps_is_the_start():
+    network, start = easy_network(), Moments(np.arange(5.0), np.eye(5))
+    path = exact_path(network, PROVEN, start, [0])
+    assert path.consensus_error[0] == pytest.approx(network.consensus_error(start))
+    assert path.mean[0] == pytest.approx(2.0)
+
+
+def test_tiny_disagreement_beside_a_large_spread_is_not_lost_to_rounding():
+    network = easy_network()
+    common = 1e6 * np.ones((5, 5)) + 1e-9 * np.eye(5)
+    path = exact_path(network, PROVEN, Moments(np.zeros(5), common), [0])
+    assert path.consensus_error[0] == pytest.approx(4e-9, rel=0.3)

@@ -71,7 +71,8 @@ def theory(
     problem = load_problem(plan)
     with display.working(quiet=as_json) as show:
         assessment = assess(problem, plan, show)
-        rows = comparisons.compare(problem, plan, varied, tolerance, show) if compare else []
+        draws = assessment.pilot.averages[-1] if assessment.pilot else None
+        rows = comparisons.compare(problem, plan, varied, tolerance, show, draws) if compare else []
         described, page = write_theory(assessment, tolerance, rows, path)
     if as_json:
         typer.echo(json.dumps({**described, "report": str(page)}, indent=2))

@@ -19,6 +19,7 @@ _LINES: dict[str, dict[str, Any]] = {
     "measured": {"label": "measured", "color": COLOURS[2], "marker": "o", "markersize": 3, "linewidth": 0.8},
 }
 _TITLES = {"consensus": "E‖w̃‖², how far agents are apart", "divergence": "KL(p ‖ p*) of the average, nats"}
+_MOST_DECADES = 100
 _HEADROOM = 6  # decades above the true values; what is higher is a hopeless bound
 
 
@@ -28,6 +29,7 @@ def bounds(plans: Sequence[Mapping[str, Any]], quantity: str, tolerance: float |
         figure = Figure(figsize=(5.0 * len(plans) + (1.6 if len(plans) == 1 else 0), 3.7), layout="constrained")
         axes = figure.subplots(1, len(plans), squeeze=False, sharey=True)[0]
         low, high = _range(plans, quantity)
+        last = max(max(curve["step"], default=1) for plan in plans for curve in plan[quantity].values())
         for axis, plan in zip(axes, plans, strict=True):
             for name, style in _LINES.items():
                 curve = plan[quantity].get(name)
@@ -40,7 +42,8 @@ def bounds(plans: Sequence[Mapping[str, Any]], quantity: str, tolerance: float |
                 _guide(axis, plan)
             axis.axvline(plan["num_steps"], color=MUTED, linewidth=0.8)
             axis.text(plan["num_steps"], 10**low, "the plan ends ", color=MUTED, fontsize=8, ha="right", va="bottom")
-            axis.set(xscale="log", yscale="log", ylim=(10**low, 10**high), xlabel="step k", title=plan["title"])
+            axis.set(xscale="log", yscale="log", ylim=(10**low, 10**high))
+            axis.set(xlim=(0.8, 1.3 * max(last, plan["num_steps"])), xlabel="step k", title=plan["title"])
             _say_hopeless(axis, plan[quantity], high)
         axes[0].set_ylabel(_TITLES[quantity])
         handles: dict[str, Any] = {}
@@ -86,9 +89,10 @@ def _range(plans: Sequence[Mapping[str, Any]], quantity: str) -> tuple[float, fl
     curves = [plan[quantity] for plan in plans]
     true = [one[name]["log10"] for one in curves for name in ("exact", "approximate", "measured") if name in one]
     values = np.concatenate([np.asarray(log10, float) for log10 in true if log10] or [np.zeros(1)])
-    tops = [max(one[name]["log10"]) for one in curves for name in ("closed", "tight") if name in one]
+    tops = [max(one[name]["log10"], default=0.0) for one in curves for name in ("closed", "tight") if name in one]
     high = min(values.max() + _HEADROOM, max(tops, default=values.max()))
-    return float(np.floor(values.min() - 0.3)), float(np.ceil(max(high, values.max()) + 0.3))
+    low, high = np.floor(values.min() - 0.3), np.ceil(max(high, values.max()) + 0.3)
+    return float(max(low, -_MOST_DECADES)), float(min(high, _MOST_DECADES))
 
 
 def _guide(axis: Any, plan: Mapping[str, Any]) -> None:
@@ -107,7 +111,7 @@ def _guide(axis: Any, plan: Mapping[str, Any]) -> None:
 
 def _say_hopeless(axis: Any, curves: Mapping[str, Any], high: float) -> None:
     for place, name in enumerate(name for name in ("closed", "tight") if name in curves):
-        top, style = max(curves[name]["log10"]), _LINES[name]
+        top, style = max(curves[name]["log10"], default=0.0), _LINES[name]
         if top > high + 1:
             words, where = f"{style['label']}: up to 10^{top:.0f}, beyond the figure", (0.98, 0.97 - 0.07 * place)
             axis.text(*where, words, transform=axis.transAxes, ha="right", va="top", fontsize=8, color=style["color"])

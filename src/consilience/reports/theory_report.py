@@ -25,7 +25,7 @@ def write_theory_page(described: Mapping[str, Any], directory: Path, details: Ma
         "graph": described["graph"],
         "steps": shown(described["num_steps"]),
         "inside the theorems": "no" if described["unmet_conditions"] else "yes",
-        "rate promised": f"{plan['slope']['theorem']:.3g}",
+        "rate promised": f"{plan['slope']['theorem']:.3g}" if plan["slope"]["theorem"] > 0 else "none",
         f"steps until KL ≤ {described['tolerance']:g}": _answers(plan)[-1][1],
     }
     title = f"What the theory says about {described['problem']}"
@@ -90,17 +90,24 @@ def conditions_in_words(described: Mapping[str, Any]) -> str:
     if not described["unmet_conditions"]:
         return "The plan is inside both theorems."
     unmet = "; ".join(described["unmet_conditions"])
-    nearest = " The closed forms are shown for the nearest plan inside them." if len(described["plans"]) > 1 else ""
-    return f"The plan is outside the theorems ({unmet}), so only the recursion behind them speaks about it.{nearest}"
+    if described["inside_theorem_1"]:
+        return f"The plan is inside Theorem 1 but outside Theorem 2 ({unmet})." + _nearest_in_words(described)
+    words = f"The plan is outside the theorems ({unmet}), so only the recursion behind them speaks about it."
+    return words + _nearest_in_words(described)
+
+
+def _nearest_in_words(described: Mapping[str, Any]) -> str:
+    return " The closed forms are shown for the nearest plan inside them." if len(described["plans"]) > 1 else ""
 
 
 def slopes_in_words(plan: Mapping[str, Any]) -> str:
     """The rate that Theorem 1 promises, and the one that is there."""
     slope = plan["slope"]
     true = slope.get("exact", slope.get("approximate"))
-    words = (
-        f"Theorem 1 promises the rate δ₂ − 2δ₁ = {slope['theorem']:.3g}, for gradients as bad as Assumption 3 allows."
-    )
+    if slope["theorem"] > 0:
+        words = f"Theorem 1's rate is δ₂ − 2δ₁ = {slope['theorem']:.3g}, for gradients as bad as Assumption 3 allows."
+    else:
+        words = "Step sizes that fall like these are outside Theorem 1, which promises no rate for them."
     if true is None or slope["tight"] is None:
         return words
     return words + (
@@ -177,7 +184,7 @@ def _answers(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     ways = ["measured"] if "measured" in needed else []
     return [
         ("Theorem (k*)", "outside" if theorem is None else theorem["value"]),
-        ("Tight recursion", _within(needed["tight"], needed["looked_at"]["tight"])),
+        ("Tight recursion", _within(needed["tight"], needed["looked_at"]["tight"]) if "tight" in needed else "–"),
         (label, _within(needed[exact], needed["looked_at"][exact])),
         *(("Measured", _within(needed[way], needed["looked_at"][way])) for way in ways),
     ]
@@ -189,7 +196,8 @@ def _within(steps: int | None, looked_at: int) -> str:
 
 def _kinds_in_words(described: Mapping[str, Any]) -> str:
     if described["gaussian"]:
-        return "The problem is Gaussian: the exact values are exact, without sampling."
+        gradients = ", for full gradients" if described["minibatches"] else ""
+        return f"The problem is Gaussian: its values are exact, without sampling{gradients}."
     return (
         "The problem is not Gaussian: its constants are estimates or bounds, and its true values are those of the "
         "normal approximation at its deepest mode, and what was measured."

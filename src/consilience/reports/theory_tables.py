@@ -23,6 +23,7 @@ from consilience.theory import (
 TOLERANCE = 0.1
 """What the divergence should fall below, in nats, unless somebody says otherwise."""
 _POINTS = 240
+_RUNAWAY = 1e30  # an unstable network has no slope
 
 
 def described(assessment: Assessment, tolerance: float, comparisons: Sequence[Any] = ()) -> dict[str, Any]:
@@ -50,6 +51,8 @@ def described(assessment: Assessment, tolerance: float, comparisons: Sequence[An
         "graph": plan.graph.name,
         "tolerance": tolerance,
         "unmet_conditions": unmet,
+        "inside_theorem_1": assessment.prediction.consensus_bound is not None,
+        "minibatches": plan.batch_size is not None,
         "problem_constants": problem_rows(assessment),
         "theorem_constants": theorem_rows(assessment.inside, tolerance),
         "plans": [_curves(title, one, tolerance) for title, one in plans.items()],
@@ -61,11 +64,7 @@ def problem_rows(assessment: Assessment) -> list[dict[str, Any]]:
     """The constants of the problem, the network and the start."""
     constants, prediction = assessment.analysis.constants, assessment.prediction
     network, plan = assessment.analysis.network, assessment.plan
-    start = "exact" if assessment.analysis.gaussian else "estimate"
-    how = "along the exact path" if assessment.analysis.gaussian else "along a pilot, or the normal approximation"
-    fixed = (
-        "starts are fixed points: after the first step" if not np.any(assessment.analysis.start.covariance) else ""
-    )
+    disagreement, start = _disagreement(assessment), _start(assessment)
     rows = [
         ("n", "number of agents", plan.num_agents, "exact", plan.graph.name),
         ("d_w", "number of parameters", constants.centre.size, "exact", ""),
@@ -76,11 +75,26 @@ def problem_rows(assessment: Assessment) -> list[dict[str, Any]]:
         ("C_ζ", "‖ζ‖² ≤ C_ζ‖w̃‖²", *constants.coupling),
         ("ρ_U", "log-Sobolev constant of the posterior", *constants.log_sobolev),
         ("c_1", "E‖w − w*‖² under the posterior", *constants.second_moment),
-        ("μ_g", "disagreement of gradients (Assumption 3)", prediction.gradient_disagreement, start, how),
-        ("F_0", "KL of the start from the posterior", prediction.inputs.initial_divergence, start, fixed),
+        ("μ_g", "disagreement of gradients (Assumption 3)", prediction.gradient_disagreement, *disagreement),
+        ("F_0", "KL of the start from the posterior", prediction.inputs.initial_divergence, *start),
     ]
     names = ("symbol", "meaning", "value", "kind", "how")
-    return [{**dict(zip(names, row, strict=True)), "value": float(row[2])} for row in rows]
+    return [{**dict(zip(names, row, strict=True)), "value": _finite(float(row[2]))} for row in rows]
+
+
+def _disagreement(assessment: Assessment) -> tuple[str, str]:
+    """How sure `μ_g` is: it holds as far as it was looked at."""
+    if assessment.pilot is not None and assessment.pilot.gradient_disagreement:
+        return "estimate", f"largest in a pilot up to step {assessment.pilot.steps[-1]:,}"
+    which = "exact path" if assessment.analysis.gaussian else "normal approximation's path"
+    return "estimate", f"largest along the {which} up to step {assessment.prediction.path.steps[-1]:,}"
+
+
+def _start(assessment: Assessment) -> tuple[str, str]:
+    """How sure `F_0` is."""
+    if np.any(assessment.analysis.start.covariance):
+        return "estimate", "of a normal start with the same mean and variance"
+    return "exact" if assessment.analysis.gaussian else "estimate", "starts are fixed points: after the first step"
 
 
 def theorem_rows(assessment: Assessment, tolerance: float) -> list[dict[str, Any]]:
@@ -91,6 +105,8 @@ def theorem_rows(assessment: Assessment, tolerance: float) -> list[dict[str, Any
     s = one.setting
     single = s.num_agents == 1
     rows: list[tuple[str, str, str, Any]] = [
+        ("μ_g", "disagreement of gradients", "S10", one.gradient_disagreement),
+        ("F_0", "KL of the start from the posterior", "27", two.inputs.initial_divergence),
         ("a", "first step size, γ = " + ("any" if single else f"{two.speed_up_exponent:.3f}"), "26", s.step_scale),
         ("b", "first consensus step", "S6", s.consensus_scale),
         ("δ_2", "how fast the step size falls", "S6", s.step_exponent),
@@ -125,6 +141,10 @@ def theorem_rows(assessment: Assessment, tolerance: float) -> list[dict[str, Any
 
 def _largest_eigenvalue(plan: Plan) -> float:
     return plan.graph.largest_eigenvalue if plan.graph.num_edges else 0.0
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _number(value: Any) -> dict[str, Any]:
@@ -176,7 +196,7 @@ def _curves(title: str, assessment: Assessment, tolerance: float) -> dict[str, A
         },
         "steps_needed": {
             "theorem": None if needed["theorem"] is None else _number(needed["theorem"]),
-            "tight": needed["tight"],
+            **({"tight": needed["tight"]} if found.divergence_tight is not None else {}),
             exact: needed["exact"],
             **({"measured": needed["measured"]} if "measured" in needed else {}),
             "looked_at": looked_at,
@@ -195,7 +215,7 @@ def _curve(steps: np.ndarray, values: Any) -> dict[str, list[float]]:
 def _slope(steps: np.ndarray, values: np.ndarray, sampler: Any) -> float | None:
     """The rate over the last decade, in the clock of the step size."""
     late = (steps >= steps[-1] / 10) & (values > 0)
-    rate = (
-        fitted_rate(steps[late], values[late], getattr(sampler.step_size, "offset", 1.0)) if late.any() else math.nan
-    )
-    return None if math.isnan(rate) else rate
+    if late.sum() < 3 or values[late].max() > _RUNAWAY:
+        return None
+    rate = fitted_rate(steps[late], values[late], getattr(sampler.step_size, "offset", 1.0))
+    return _finite(rate)

@@ -5,7 +5,7 @@ Bounds in closed form and by recursion (`ConsensusBound`, `DivergenceBound`, `st
 posteriors on a grid.
 """
 
-from consilience.theory.analysis import Analysis, analyse, is_gaussian, start_moments
+from consilience.theory.analysis import Analysis, analyse, require_small, start_moments
 from consilience.theory.conditions import Setting, unmet_conditions
 from consilience.theory.consensus_bound import ConsensusBound
 from consilience.theory.constants import Constants, Quantity, gaussian_constants, problem_constants
@@ -16,7 +16,7 @@ from consilience.theory.divergence_bound import (
     step_constant,
 )
 from consilience.theory.exact import ExactPath, exact_path, gaussian_divergence
-from consilience.theory.gaussian import GaussianNetwork, Moments
+from consilience.theory.gaussian import GaussianNetwork, Moments, is_quadratic
 from consilience.theory.grid import GridPosterior
 from consilience.theory.iterations import exponential_total, polynomial_total, settled_step, steps_needed
 from consilience.theory.magnitudes import Magnitude
@@ -46,11 +46,12 @@ __all__ = [
     "exponential_total",
     "gaussian_constants",
     "gaussian_divergence",
-    "is_gaussian",
+    "is_quadratic",
     "largest_step_scale",
     "polynomial_total",
     "predict",
     "problem_constants",
+    "require_small",
     "settled_step",
     "start_moments",
     "step_constant",

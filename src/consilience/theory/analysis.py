@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience import graphs
 from consilience.errors import ProblemError
 from consilience.graphs import Graph
 from consilience.theory.constants import MOST_PARAMETERS, Constants, gaussian_constants, problem_constants
-from consilience.theory.gaussian import GaussianNetwork, Moments
+from consilience.theory.gaussian import GaussianNetwork, Moments, is_quadratic
 from consilience.theory.potentials import Potentials
+
+MOST_NUMBERS = 2000
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,9 @@ def analyse(potentials: Potentials, graph: Graph, draws: np.ndarray | None = Non
         graph: who talks to whom.
         draws: `(count, size)` draws from about the posterior, if there are some.
     """
+    require_small(potentials)
     start = start_moments(potentials.starts, potentials.num_agents)
-    if is_gaussian(potentials):
+    if is_quadratic(potentials):
         network = GaussianNetwork.from_potentials(potentials, graph)
         return Analysis(gaussian_constants(network), network, True, start, potentials)
     constants = problem_constants(potentials, draws)
@@ -58,12 +60,12 @@ def start_moments(starts: np.ndarray, num_agents: int) -> Moments:
     return Moments(np.tile(starts.mean(0), num_agents), np.kron(np.eye(num_agents), spread))
 
 
-def is_gaussian(potentials: Potentials) -> bool:
-    """Whether the log-posterior is quadratic in the parameters."""
-    if potentials.size > MOST_PARAMETERS:
-        return False
-    try:
-        GaussianNetwork.from_potentials(potentials, graphs.path(potentials.num_agents))
-    except ProblemError:
-        return False
-    return True
+def require_small(potentials: Potentials) -> None:
+    """Check that a network is small enough for the theory, which follows all agents' parameters together."""
+    numbers = potentials.num_agents * potentials.size
+    if potentials.size > MOST_PARAMETERS or numbers > MOST_NUMBERS:
+        raise ProblemError(
+            f"the theory is for at most {MOST_PARAMETERS:,} parameters, and {MOST_NUMBERS:,} of all agents together; "
+            f"this problem has {potentials.size:,} at each of {potentials.num_agents:,} agents. `consilience check` "
+            "looks at its curvature alone"
+        )

@@ -45,6 +45,7 @@ class Constants:
     Attributes:
         local_smoothness: `(n,)`: `L_i`, Lipschitz constants of the agents' gradients (Assumption 1).
         total_smoothness: `L̄`, Lipschitz constant of `∇U` (S3).
+        coupling: `C_ζ` with `‖ζ‖² ≤ C_ζ ‖w̃‖²`. The paper takes `L²` (S126), which can be too small.
         log_sobolev: `ρ_U` (24).
         second_moment: `c_1 = E‖w − w*‖²` under the posterior.
         centre: `w*`, a stationary point of `U`.
@@ -52,6 +53,7 @@ class Constants:
 
     local_smoothness: Quantity
     total_smoothness: Quantity
+    coupling: Quantity
     log_sobolev: Quantity
     second_moment: Quantity
     centre: np.ndarray
@@ -61,12 +63,6 @@ class Constants:
         """`L = max_i L_i` (S5)."""
         each = self.local_smoothness
         return Quantity(float(np.max(each.value)), each.kind, each.how)
-
-    @property
-    def coupling(self) -> Quantity:
-        """`C_ζ = Σ_i L_i²`, with `‖ζ‖² ≤ C_ζ ‖w̃‖²`. The paper's `L²` (S126) is too small for more than 4 agents."""
-        each = self.local_smoothness
-        return Quantity(float((np.asarray(each.value) ** 2).sum()), each.kind, "Σ L_i², by Cauchy and Schwarz")
 
 
 def gaussian_constants(network: GaussianNetwork) -> Constants:
@@ -78,10 +74,13 @@ def gaussian_constants(network: GaussianNetwork) -> Constants:
             "use a proper prior"
         )
     local = np.abs(np.linalg.eigvalsh(network.precisions)).max(1)
+    n, total = len(local), network.precisions.sum(0)
+    apart = (network.precisions @ network.precisions).sum(0) - total @ total / n
     posterior = network.posterior
     return Constants(
         Quantity(local, "exact", "largest eigenvalues of the agents' precisions"),
         Quantity(float(spectrum[-1]), "exact", "largest eigenvalue of the posterior's precision"),
+        Quantity(max(0.0, float(np.linalg.eigvalsh(apart)[-1])), "exact", "largest eigenvalue of ΣH_i² − (ΣH_i)²/n"),
         Quantity(float(spectrum[0]), "exact", "smallest eigenvalue of the posterior's precision"),
         Quantity(float(np.trace(posterior.covariance)), "exact", "trace of the posterior's covariance"),
         posterior.mean,
@@ -109,14 +108,19 @@ def problem_constants(potentials: Potentials, draws: np.ndarray | None = None) -
     if known is not None and known.convexity > 0:
         sobolev = Quantity(float(known.convexity), "bound", "U is strongly convex by its prior")
         moment = Quantity(potentials.size / known.convexity, "bound", "d_w/ρ_U, as U is strongly convex")
-        return Constants(local, total, sobolev, moment, modes[0])
+        return Constants(local, total, _coupling(local), sobolev, moment, modes[0])
     points = _region(potentials, draws)
     lowest, highest, each = _curvatures(potentials, points)
     how = f"largest curvature at {len(points)} points"
     if known is None:
         local, total = Quantity(each, "estimate", how), Quantity(highest, "estimate", how)
     sobolev, moment = _spread(potentials, lowest, draws)
-    return Constants(local, total, sobolev, moment, modes[0])
+    return Constants(local, total, _coupling(local), sobolev, moment, modes[0])
+
+
+def _coupling(local: Quantity) -> Quantity:
+    """`Σ_i L_i²`, by Cauchy and Schwarz."""
+    return Quantity(float((np.asarray(local.value) ** 2).sum()), local.kind, "Σ L_i², by Cauchy and Schwarz")
 
 
 def _region(potentials: Potentials, draws: np.ndarray | None) -> np.ndarray:
@@ -162,21 +166,22 @@ def _end(potentials: Potentials, point: np.ndarray, agent: int | None, which: st
 def _spread(potentials: Potentials, lowest: float, draws: np.ndarray | None) -> tuple[Quantity, Quantity]:
     """`ρ_U` and `c_1`."""
     size, centre = potentials.size, potentials.modes[0]
+    convex = lowest > 0 and len(potentials.modes) == 1
     if size == 2:
         grid = posterior_grid(potentials)
         moment = float(np.trace(grid.covariance) + ((grid.mean - centre) ** 2).sum())
-        if lowest > 0:
+        if convex:
             return _convex(lowest), Quantity(moment, "estimate", "posterior on a grid")
         gap = grid.spectral_gap()
         return (
             Quantity(gap, "estimate", "spectral gap on a grid, never below ρ_U"),
             Quantity(moment, "estimate", "posterior on a grid"),
         )
-    if lowest > 0:
+    if convex:
         return _convex(lowest), Quantity(size / lowest, "estimate", "d_w/ρ_U, if U is as convex everywhere")
     if draws is None or len(draws) < 2 * size:
         raise ProblemError(
-            "the posterior is not log-concave and has more than 2 parameters: give at least "
+            f"the posterior is not log-concave and has {size} parameters, not 2 that fit on a grid: give at least "
             f"{2 * size} draws from it to estimate its spread"
         )
     covariance = np.atleast_2d(np.cov(draws.T))

@@ -169,11 +169,15 @@ class DivergenceBound:
     def place(self) -> int:
         """`l̆`, the first index from which the initial disagreement dies out faster than the average forgets (S227).
 
-        The paper rounds up, which leaves `κ = 0` where nothing is to be rounded; here it is the next integer.
+        The paper rounds up, which leaves next to nothing of `κ` where `l̆` is large, and nothing where it is whole
+        before. Here it is the next whole number, or, where that leaves less than a hundredth of `W_1`, the index from
+        which `κ ≥ W_1/2`.
         """
-        s = self.consensus.setting
-        ratio = self._clock_rate / self.consensus.exponential_rate
-        return math.floor(ratio ** (1 / (s.step_exponent - s.consensus_exponent))) + 1
+        s, rate = self.consensus.setting, self.consensus.exponential_rate
+        ratio, power = self._clock_rate / rate, 1 / (s.step_exponent - s.consensus_exponent)
+        place = math.floor(ratio**power) + 1
+        enough = 1 - ratio * place ** (-1 / power) > 0.01
+        return place if enough else math.ceil((2 * ratio) ** power)
 
     @property
     def margin(self) -> float:

@@ -20,7 +20,7 @@ class ExactPath(NamedTuple):
     """What is known exactly about a Gaussian network at some steps."""
 
     steps: np.ndarray
-    """`(times,)` after how many steps."""
+    """`(times,)` after how many steps; fewer than asked for if an unstable network left the finite numbers."""
     consensus_error: np.ndarray
     """`(times,)`: `E‖w̃_k‖²`."""
     mean: np.ndarray
@@ -45,14 +45,16 @@ def exact_path(
         steps: after how many steps to look.
     """
     recorded = np.asarray(steps, int)
-    places = np.arange(int(recorded[-1]), dtype=float)
+    places = np.arange(max(1, int(recorded[-1])), dtype=float)
+    mixing = np.kron(network.graph.laplacian.toarray(), np.eye(network.linear.shape[1]))
     with jax.enable_x64(True):
-        (_, _, largest), (apart, centre, average) = jax.tree.map(
+        apart, centre, average, largest = jax.tree.map(
             np.asarray,
             _follow(
                 jnp.asarray(network.precisions),
                 jnp.asarray(network.linear),
-                jnp.asarray(network.graph.laplacian.toarray()),
+                jnp.asarray(mixing),
+                jnp.asarray(network.hessian),
                 (jnp.asarray(start.mean), jnp.asarray(start.covariance), jnp.float64(0.0)),
                 jnp.asarray(np.stack([np.append(0, recorded[:-1]), recorded], -1)),
                 _values(sampler.step_size, places),
@@ -61,17 +63,19 @@ def exact_path(
                 sampler.temperature,
             ),
         )
-    divergence = gaussian_divergence(Moments(centre, average), network.posterior)
-    return ExactPath(recorded, apart, centre, average, divergence, float(largest))
+    finite = np.isfinite(apart) & np.isfinite(average).all((1, 2)) & np.isfinite(largest)
+    known = len(finite) if finite.all() else max(1, int(np.argmin(finite)))  # an unstable network leaves the floats
+    law = Moments(centre[:known], average[:known])
+    divergence = gaussian_divergence(law, network.posterior)
+    return ExactPath(recorded[:known], apart[:known], *law, divergence, float(largest[known - 1]))
 
 
 @jax.jit
 def _follow(
-    blocks: jax.Array, linear: jax.Array, laplacian: jax.Array, start: Any, ends: jax.Array,
+    blocks: jax.Array, linear: jax.Array, mixing: jax.Array, hessian: jax.Array, start: Any, ends: jax.Array,
     step_sizes: jax.Array, pulls: jax.Array, growth: jax.Array, temperature: float,
 ) -> Any:  # fmt: skip
     n, d = linear.shape
-    mixing, hessian = jnp.kron(laplacian, jnp.eye(d)), jax.scipy.linalg.block_diag(*blocks)
 
     def disagreement(mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """`E‖g̃‖²`."""
@@ -93,10 +97,11 @@ def _follow(
         carry = jax.lax.fori_loop(between[0], between[1], step, carry)
         mean, covariance = carry[0].reshape(n, d), carry[1].reshape(n, d, n, d)
         centre, average = mean.mean(0), covariance.mean((0, 2))
-        apart = ((mean - centre) ** 2).sum() + jnp.einsum("iaia->", covariance) - n * jnp.trace(average)
-        return carry, (apart, centre, average)
+        centred = covariance - covariance.mean(0) - covariance.mean(2)[:, :, None] + average[:, None]
+        apart = ((mean - centre) ** 2).sum() + jnp.einsum("iaia->", centred)
+        return carry, (jnp.maximum(apart, 0.0), centre, average, carry[2])
 
-    return jax.lax.scan(stretch, start, ends)
+    return jax.lax.scan(stretch, start, ends)[1]
 
 
 def _values(schedule: Any, places: np.ndarray) -> jax.Array:
@@ -112,6 +117,7 @@ def gaussian_divergence(law: Moments, reference: Moments) -> np.ndarray:
     root = np.linalg.inv(np.linalg.cholesky(reference.covariance))
     ratio = np.linalg.eigvalsh(root @ law.covariance @ root.T)
     shift = (law.mean - reference.mean) @ root.T
+    singular = ratio < 1e-13 * ratio.max(-1, keepdims=True)
     with np.errstate(divide="ignore"):
-        spread = np.where(ratio > 0, ratio - 1 - np.log(np.maximum(ratio, 0.0)), np.inf)
+        spread = np.where(singular, np.inf, ratio - 1 - np.log(np.where(singular, 1.0, ratio)))
     return 0.5 * (spread.sum(-1) + (shift**2).sum(-1))

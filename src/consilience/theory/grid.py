@@ -94,11 +94,12 @@ class GridPosterior:
         By finite volumes that keep the posterior invariant: between neighbouring cells with densities `p` and `q` at
         a distance `h` the diffusion jumps at the rates `(q/p)^½/h²` and `(p/q)^½/h²`. Cells that hold next to
         nothing are left out. The log-Sobolev constant `ρ_U` is never above the gap, and equal to it for a normal law.
+        Modes so far apart that the gap drowns in rounding are an error.
         """
         import scipy.sparse
         from scipy.sparse.linalg import eigsh
 
-        kept = self.density > 1e-10 * self.density.max()
+        kept = self.density > 1e-30 * self.density.max()
         number = np.full(kept.shape, -1)
         number[kept] = np.arange(kept.sum())
         root = np.sqrt(self.density[kept])
@@ -114,8 +115,14 @@ class GridPosterior:
             values = np.concatenate([-rate, -rate, rate * root[j] / root[i], rate * root[i] / root[j]])
             generator = generator + scipy.sparse.csr_array((values, (rows, columns)), shape=(size, size))
         start = np.random.default_rng(0).normal(size=size)
-        pair = eigsh(generator.tocsc(), k=2, sigma=-1e-6, return_eigenvectors=False, v0=start)
-        return float(np.sort(pair)[1])
+        pair = np.sort(eigsh(generator.tocsc(), k=2, sigma=-1e-6, return_eigenvectors=False, v0=start))
+        rounding = 1e-13 * generator.diagonal().max()
+        if pair[1] < 100 * max(rounding, abs(pair[0])):
+            raise ProblemError(
+                "the posterior's modes are so far apart that a chain practically never goes from one to the other "
+                f"(spectral gap below {100 * max(rounding, abs(pair[0])):.1g}): start chains in every mode"
+            )
+        return float(pair[1])
 
     def _require_inside(self) -> None:
         p = self.probabilities

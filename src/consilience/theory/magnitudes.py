@@ -40,6 +40,8 @@ class Magnitude:
         """The number itself."""
         if isinstance(value, Magnitude):
             return value
+        if isinstance(value, int) and value > 0:
+            return cls(math.log(value))  # also where it is no float
         if np.any(np.asarray(value) < 0):
             raise ValueError(f"a magnitude is never negative, got {value}")
         with np.errstate(divide="ignore"):

@@ -24,6 +24,7 @@ from consilience.theory.magnitudes import Magnitude
 from consilience.theory.recursions import consensus_recursion, divergence_recursion
 
 _SECONDS_PER_STEP = 6e-6
+_HOPELESS = 300.0  # step sizes this far beyond stability have no bound worth a float
 _OPERATIONS_PER_SECOND = 1e10
 
 
@@ -131,7 +132,7 @@ def even_steps(last: int, a_decade: int = 100) -> np.ndarray:
 def _followable(network: GaussianNetwork, seconds: float) -> int:
     """How many steps of the exact recursion take about so many seconds."""
     each = _SECONDS_PER_STEP + 4 * network.linear.size**3 / _OPERATIONS_PER_SECOND
-    return max(10, int(seconds / each))
+    return max(2, int(seconds / each))
 
 
 def _apart(start: Moments, num_agents: int) -> float:
@@ -171,4 +172,5 @@ def _initial_divergence(
     if np.isfinite(initial):
         return initial
     after = exact_path(network, sampler, start, [1])
-    return float(np.exp(constants.log_sobolev.value * float(sampler.step_size(0))) * after.divergence[0])
+    forgotten = constants.log_sobolev.value * float(sampler.step_size(0))
+    return float(np.exp(min(forgotten, _HOPELESS)) * after.divergence[0])
