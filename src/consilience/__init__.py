@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from consilience.version import __version__
 
 if TYPE_CHECKING:
-    from consilience import diagnostics, graphs, models, schedules, theory
+    from consilience import datasets, diagnostics, graphs, models, predictive, schedules, theory
     from consilience.assessments import assess
     from consilience.checks import check
     from consilience.errors import ConsilienceError
@@ -38,7 +38,7 @@ _HOME = {
     "sample": "sampling",
     "suggest": "suggestions",
 }
-_MODULES = ("diagnostics", "graphs", "models", "schedules", "theory")
+_MODULES = ("datasets", "diagnostics", "graphs", "models", "predictive", "schedules", "theory")
 
 __all__ = [
     "ConsilienceError",
@@ -52,10 +52,12 @@ __all__ = [
     "__version__",
     "assess",
     "check",
+    "datasets",
     "diagnostics",
     "dula",
     "graphs",
     "models",
+    "predictive",
     "resume",
     "sample",
     "schedules",

@@ -7,6 +7,7 @@
     │   ├── ProblemError      shards, likelihood, prior or initial value
     │   ├── PlanError         a plan with unknown, missing or contradicting entries
     │   │   └── UnstableError a plan whose dynamics cannot stay bounded
+    │   ├── DataError         a data set that is missing, damaged or not what it should be
     │   ├── ConditionError    parameters that a theorem does not speak about
     │   └── RunError          a directory that is not the run it should be
     ├── NonFiniteError        sampling left the finite numbers
@@ -44,6 +45,10 @@ class PlanError(InputError):
 
 class UnstableError(PlanError):
     """The plan's step sizes make the dynamics diverge."""
+
+
+class DataError(InputError):
+    """A data set is missing, damaged, or not what it should be."""
 
 
 class ConditionError(InputError):

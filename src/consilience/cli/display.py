@@ -166,6 +166,13 @@ def print_experiments(known: Mapping[str, Experiment]) -> None:
     Console().print(table)
 
 
+def print_datasets(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table of the data sets."""
+    shown = [{**row, "megabytes": f"{row['bytes'] / 1e6:.1f}" if row["bytes"] else "–"} for row in rows]
+    columns = {"name": "name", "what": "title", "MB": "megabytes", "here": "here", "terms": "terms"}
+    _console().print(_rich(tables.rows(shown, columns)))
+
+
 def print_result(summary: Mapping[str, Any], page: Path) -> None:
     """A short table of the results and the path of the report."""
     if "results" in summary:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli import commands, planning
+from consilience.cli import commands, data, planning
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
 
@@ -28,6 +28,7 @@ app.command("report")(commands.report)
 app.command("check")(commands.check)
 app.command("theory")(planning.theory)
 app.command("suggest")(planning.suggest)
+app.add_typer(data.app, name="data")
 app.command("experiments")(commands.experiments)
 
 

@@ -1,0 +1,7 @@
+"""Data sets by name, checked by checksum, and ways to deal rows out to agents."""
+
+from consilience.datasets import splits
+from consilience.datasets.loaders import Labelled, load
+from consilience.datasets.registry import DATASETS, DataSet
+
+__all__ = ["DATASETS", "DataSet", "Labelled", "load", "splits"]

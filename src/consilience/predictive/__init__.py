@@ -1,0 +1,16 @@
+"""Predictions with uncertainty from posterior draws: class probabilities, calibration, out-of-distribution scores."""
+
+from consilience.predictive.classes import ClassPredictions, Predictor
+from consilience.predictive.outliers import OutlierScores, detect
+from consilience.predictive.scores import Reliability, Scores, reliability, score
+
+__all__ = [
+    "ClassPredictions",
+    "OutlierScores",
+    "Predictor",
+    "Reliability",
+    "Scores",
+    "detect",
+    "reliability",
+    "score",
+]
