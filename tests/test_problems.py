@@ -7,7 +7,8 @@ import consilience as cs
 from consilience.engines import Simulation
 from consilience.errors import PlanError, ProblemError
 from consilience.experiments import EXPERIMENTS
-from consilience.problems import Parameters, local_gradient, network_gradients
+from consilience.gradients import local_gradient, network_gradients
+from consilience.problems import Parameters
 from tests.gaussian import regression
 
 

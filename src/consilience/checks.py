@@ -168,7 +168,8 @@ def largest_curvature(plan: Plan, problem: Problem) -> float:
     import jax
     import jax.numpy as jnp
 
-    from consilience.problems import Parameters, initial_positions, local_gradient
+    from consilience.gradients import local_gradient
+    from consilience.problems import Parameters, initial_positions
     from consilience.randomness import Purpose, agent_keys
 
     dtype = jnp.dtype(plan.dtype)

@@ -26,12 +26,8 @@ from jax.flatten_util import ravel_pytree
 
 from consilience.errors import ProblemError
 
-_FEW_PARAMETERS = 8
 _RESERVED = {"chain", "agent", "draw", "step", "step_size"}
 _CHECKED_ROWS = 256
-
-Gradient = Callable[[jax.Array, Any, jax.Array | None, Any], jax.Array]
-NetworkGradients = Callable[[jax.Array, Any, jax.Array | None, jax.Array, bool], jax.Array]
 
 
 @dataclass(frozen=True)
@@ -203,69 +199,18 @@ def initial_positions(problem: Problem, parameters: Parameters, keys: jax.Array,
     return jax.jit(start)(keys)
 
 
-def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
-    """The function `(w, rows, row_weights, scale) -> ∇U_i(w)` over the flat vector `w`.
+def potential(
+    problem: Problem, parameters: Parameters, w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any
+) -> jax.Array:
+    """`U_i(w)` over the flat vector `w`, up to a constant.
 
-    `row_weights` (or `None` for all ones) multiplies each row's log-likelihood and `scale` their sum: 1 for a
-    full shard, `m_i/B` for a minibatch.
+    `row_weights` (or `None` for all ones) multiplies each row's log-likelihood and `scale` their sum: 1 for a full
+    shard, `m_i/B` for a minibatch.
     """
-    n = problem.num_agents
-
-    def potential(w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any) -> jax.Array:
-        tree = parameters.unravel(w)
-        each = problem.log_likelihood(tree, rows)
-        total = each.sum() if row_weights is None else (each * row_weights).sum()
-        return -scale * total - problem.log_prior(tree) / n
-
-    return jax.grad(potential)
-
-
-def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradients:
-    """The gradients of all chains and agents at once: `(positions, rows, row_weights, scale, rows_per_chain)`.
-
-    Shapes: positions and gradients `(chains, agents, size)`; rows `(agents, rows, …)`, or `(chains, agents,
-    rows, …)` if every chain has its own; row weights `(agents, rows)` or `None`; scale `(agents,)`.
-
-    With few parameters every row of every agent and chain becomes one lane of a single long axis, and the rows
-    are then summed by one product. Compilers vectorise over one long axis, not over several short ones (measured on
-    CPU, mixture: 2 to 5 times faster for many chains or agents, no slower for one). With many parameters it would
-    cost memory for nothing.
-    """
-    if parameters.size > _FEW_PARAMETERS:
-        one_chain = jax.vmap(local_gradient(problem, parameters))
-        shared = jax.vmap(one_chain, in_axes=(0, None, None, None))
-        own = jax.vmap(one_chain, in_axes=(0, 0, None, None))
-        return lambda w, rows, weights, scale, rows_per_chain: (own if rows_per_chain else shared)(
-            w, rows, weights, scale
-        )
-
-    def one_row(w: jax.Array, row: Any) -> Any:
-        single = jax.tree.map(lambda leaf: leaf[None], row)
-        return jax.grad(lambda tree: problem.log_likelihood(tree, single)[0])(parameters.unravel(w))
-
-    def all_rows(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> jax.Array:
-        num_rows = jax.tree.leaves(rows)[0].shape[2 if rows_per_chain else 1]
-        lanes = (*w.shape[:2], num_rows)
-
-        def to_lanes(leaf: jax.Array) -> jax.Array:
-            rest = leaf.shape[len(lanes) if rows_per_chain else len(lanes) - 1 :]
-            return jnp.broadcast_to(leaf, (*lanes, *rest)).reshape(-1, *rest)
-
-        where = jnp.broadcast_to(w[:, :, None], (*lanes, w.shape[-1])).reshape(-1, w.shape[-1])
-        each = jax.vmap(one_row)(where, jax.tree.map(to_lanes, rows))
-        ones = jnp.ones(num_rows, w.dtype)
-
-        def total(leaf: jax.Array) -> jax.Array:
-            by_row = leaf.reshape(*lanes, -1)
-            if weights is not None:
-                by_row = by_row * weights[:, :, None]
-            return jnp.moveaxis(by_row, 2, -1) @ ones
-
-        likelihood = jnp.concatenate([total(leaf) for leaf in jax.tree.leaves(each)], -1)
-        prior = jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))
-        return -scale[:, None] * likelihood - jax.vmap(jax.vmap(prior))(w) / problem.num_agents
-
-    return all_rows
+    tree = parameters.unravel(w)
+    each = problem.log_likelihood(tree, rows)
+    total = each.sum() if row_weights is None else (each * row_weights).sum()
+    return -scale * total - problem.log_prior(tree) / problem.num_agents
 
 
 def require_usable(problem: Problem, parameters: Parameters, start: jax.Array, data: Any) -> None:
@@ -316,7 +261,7 @@ def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.A
 
     def gradient_is_finite(w: jax.Array, rows: Any) -> jax.Array:
         some = jax.tree.map(lambda leaf: leaf[:_CHECKED_ROWS], rows)
-        return jnp.isfinite(local_gradient(problem, parameters)(w, some, None, 1.0)).all()
+        return jnp.isfinite(jax.grad(lambda w: potential(problem, parameters, w, some, None, 1.0))(w)).all()
 
     def by_agent(function: Any) -> Any:
         """One agent after the other: all at once could need the memory of a full-batch gradient of them all."""

@@ -111,7 +111,8 @@ def test_ten_thousand_agents_sample():
 
 def test_unequal_shards_of_the_mixture_use_every_point():
     """Three agents hold 34, 33 and 33 points; their gradients add up to that of all points."""
-    from consilience.problems import Parameters, network_gradients
+    from consilience.gradients import network_gradients
+    from consilience.problems import Parameters
 
     problem = EXPERIMENTS["gmm"].problem(3)
     engine = Simulation(problem, plan())

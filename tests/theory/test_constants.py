@@ -23,7 +23,9 @@ def logistic(num_features=3, prior_variance=2.0, rows=120):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(rows, num_features))
     labels = (rng.random(rows) < 1 / (1 + np.exp(-features @ rng.normal(size=num_features)))).astype(float)
-    return cs.models.logistic_regression([(features[i::3], labels[i::3]) for i in range(3)], prior_variance)
+    return cs.models.logistic_regression(
+        [(features[i::3], labels[i::3]) for i in range(3)], scale=prior_variance**0.5
+    )
 
 
 def test_gaussian_constants_are_those_of_the_data():

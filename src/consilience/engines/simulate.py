@@ -24,9 +24,10 @@ import numpy as np
 
 from consilience.engines.base import Segment
 from consilience.errors import PlanError, ProblemError
+from consilience.gradients import network_gradients
 from consilience.mixing import make_disagreement
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem, initial_positions, network_gradients, require_usable
+from consilience.problems import Parameters, Problem, initial_positions, require_usable
 from consilience.randomness import Purpose, agent_keys, normals, replaced_rows, shuffled_rows
 
 _BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import ProblemError
-from consilience.problems import Parameters, Problem, initial_positions
+from consilience.problems import Parameters, Problem, initial_positions, potential
 
 _STARTS = 4096
 _SOME_STARTS = 8
@@ -92,12 +92,10 @@ class Potentials:
     def _programs(self) -> dict[str, Any]:
         problem, parameters = self.problem, self.parameters
 
-        def potential(w: jax.Array, rows: Any, weights: jax.Array) -> jax.Array:
-            tree = parameters.unravel(w)
-            each = problem.log_likelihood(tree, rows)
-            return -(each * weights).sum() - problem.log_prior(tree) / problem.num_agents
+        def value(w: jax.Array, rows: Any, weights: jax.Array) -> jax.Array:
+            return potential(problem, parameters, w, rows, weights, 1.0)
 
-        gradient = jax.grad(potential)
+        gradient = jax.grad(value)
 
         def product(w: jax.Array, rows: Any, weights: jax.Array, v: jax.Array) -> jax.Array:
             return jax.jvp(lambda w: gradient(w, rows, weights), (w,), (v,))[1]
@@ -118,7 +116,7 @@ class Potentials:
             return jnp.moveaxis(each, 0, 1)
 
         programs = {
-            "value": potential, "gradient": gradient, "hessian": hessian, "product": product
+            "value": value, "gradient": gradient, "hessian": hessian, "product": product
         }  # fmt: skip
         return {name: by_agent(function) for name, function in programs.items()} | {"own": jax.jit(own)}
 

@@ -1,0 +1,135 @@
+"""Gradients of the classifiers against finite differences and independent implementations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import consilience as cs
+from consilience.errors import ProblemError
+from consilience.gradients import local_gradient, network_gradients
+from consilience.problems import Parameters, potential
+
+RNG = np.random.default_rng(0)
+
+
+def images(count):
+    """Images with a constant background, so that pooling meets many ties."""
+    made = np.zeros((count, 32, 32), np.float32)
+    made[:, 10:22, 12:20] = RNG.random((count, 12, 8))
+    return made
+
+
+PROBLEMS = {
+    "logistic, normal prior": cs.models.logistic_regression([(RNG.normal(size=(9, 4)), RNG.integers(0, 2, 9))] * 2),
+    "logistic, Laplace prior": cs.models.logistic_regression(
+        [(RNG.normal(size=(9, 4)), RNG.integers(0, 2, 9))] * 2, "laplace", 0.7
+    ),
+    "mlp": cs.models.classifier(cs.models.mlp(6, [5, 4], 3), [(RNG.normal(size=(9, 6)), RNG.integers(0, 3, 9))] * 2),
+    "LeNet-5": cs.models.classifier(cs.models.lenet5(), [(images(6), RNG.integers(0, 10, 6))] * 2),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_gradients_agree_with_finite_differences(name):
+    problem = PROBLEMS[name]
+    with jax.enable_x64(True):
+        parameters = Parameters.of(problem, jnp.float64)
+        rows = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, jnp.float64 if leaf.dtype.kind == "f" else None), problem.shards[0]
+        )
+        w = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), problem.init(jax.random.key(1))))[
+            0
+        ]
+        w = w + 0.05 * jax.random.normal(jax.random.key(2), w.shape, jnp.float64)
+        gradient = local_gradient(problem, parameters)(w, rows, None, 1.0)
+        for seed in range(4):
+            direction = jax.random.normal(jax.random.key(10 + seed), w.shape, jnp.float64)
+            ahead, behind = (
+                potential(problem, parameters, w + e * direction, rows, None, 1.0) for e in (1e-6, -1e-6)
+            )
+            assert float(gradient @ direction) == pytest.approx(float(ahead - behind) / 2e-6, rel=1e-5, abs=1e-6)
+
+
+def reference_lenet(weights, inputs):
+    """LeNet-5 by JAX's own convolution and pooling, in the order of the textbook."""
+    values = inputs[:, None]
+    for name, channels in (("convolution_1", 1), ("convolution_2", 6)):
+        kernel = weights[name]["weight"].reshape(-1, channels, 5, 5)
+        values = jax.lax.conv_general_dilated(values, kernel, (1, 1), "VALID") + weights[name]["bias"][:, None, None]
+        values = jax.lax.reduce_window(jnp.tanh(values), -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    values = values.reshape(len(inputs), -1)
+    for name in ("full_1", "full_2"):
+        values = jnp.tanh(values @ weights[name]["weight"].T + weights[name]["bias"])
+    return values @ weights["full_3"]["weight"].T + weights["full_3"]["bias"]
+
+
+def test_lenet_computes_what_the_textbook_order_computes():
+    network = cs.models.lenet5()
+    weights, inputs = network.init(jax.random.key(0)), jnp.asarray(RNG.random((7, 32, 32)), jnp.float32)
+    np.testing.assert_allclose(network.logits(weights, inputs), reference_lenet(weights, inputs), atol=2e-5)
+    cotangent = jnp.asarray(RNG.normal(size=(7, 10)), jnp.float32)
+    ours, theirs = (
+        ravel_pytree(jax.jit(jax.grad(lambda w, f=f: (f(w, inputs) * cotangent).sum()))(weights))[0]
+        for f in (network.logits, reference_lenet)
+    )
+    np.testing.assert_allclose(ours, theirs, atol=3e-4 * np.abs(theirs).max())
+
+
+def test_a_pool_whose_gradient_counts_ties_more_than_once_would_be_caught():
+    """The control: with constant images every square is a tie, and its gradient must be that of one entry."""
+    from consilience.models.networks import _pool
+
+    flat = jnp.ones((1, 4, 4, 1))
+    ours = jax.grad(lambda x: _pool(x).sum())(flat)
+    assert ours.sum() == 4
+    assert set(np.unique(ours)) == {0.0, 1.0}
+    naive = jax.grad(lambda x: jnp.maximum(x, x * 1.0).sum() * 2)(flat)
+    assert naive.sum() != 4
+
+
+@pytest.mark.parametrize("rows", [32, 64, 70, 5])
+def test_gradients_taken_a_few_rows_at_a_time_are_those_of_all_rows(rows):
+    shard = (RNG.random((rows, 32, 32)), RNG.integers(0, 10, rows))
+    problem = cs.models.classifier(cs.models.lenet5(), [shard] * 2)
+    parameters = Parameters.of(problem, jnp.float32)
+    start = ravel_pytree(problem.init(jax.random.key(0)))[0]
+    given = jax.tree.map(jnp.asarray, problem.shards[0])
+    weights = jnp.asarray(RNG.random(rows), jnp.float32)
+    whole = jax.grad(lambda w: potential(problem, parameters, w, given, weights, 3.0))(start)
+    parts = local_gradient(problem, parameters)(start, given, weights, 3.0)
+    np.testing.assert_allclose(parts, whole, atol=2e-5 * np.abs(whole).max())
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), given)
+    both = network_gradients(problem, parameters)(
+        jnp.stack([start, start])[None], stacked, jnp.stack([weights, weights]), jnp.array([3.0, 1.0]), False
+    )
+    np.testing.assert_allclose(both[0, 0], whole, atol=2e-5 * np.abs(whole).max())
+
+
+def test_the_laplace_prior_pulls_towards_zero():
+    problem = PROBLEMS["logistic, Laplace prior"]
+    pull = jax.grad(problem.log_prior)(jnp.array([2.0, -3.0, 0.5, -0.1]))
+    np.testing.assert_allclose(pull, -np.array([1, -1, 1, -1]) / 0.7, rtol=1e-6)
+    assert problem.curvature is None
+
+
+def test_priors_of_networks():
+    network, shards = cs.models.mlp(4, [3], 2), [(np.zeros((5, 4)), np.zeros(5, int))]
+    weights = network.init(jax.random.key(0))
+    normal = cs.models.classifier(network, shards).log_prior
+    first = weights["layer_1"]["weight"]
+    pull = jax.grad(normal)(weights)["layer_1"]["weight"]
+    np.testing.assert_allclose(pull, -first * 3 * 4, rtol=1e-5)  # variance 1/(3 · fan_in)
+    for prior in ("uniform", "none"):
+        flat = jax.grad(cs.models.classifier(network, shards, prior).log_prior)(weights)
+        assert all(not np.any(leaf) for leaf in jax.tree.leaves(flat))
+
+
+def test_wrong_labels_and_priors_are_refused():
+    with pytest.raises(ProblemError, match="agent 1 are not all 0 or 1"):
+        cs.models.logistic_regression([(np.ones((2, 1)), np.array([0, 1])), (np.ones((2, 1)), np.array([-1, 1]))])
+    with pytest.raises(ProblemError, match="unknown prior"):
+        cs.models.logistic_regression([(np.ones((2, 1)), np.array([0, 1]))], "cauchy")
+    with pytest.raises(ProblemError, match="unknown prior"):
+        cs.models.classifier(cs.models.mlp(1, [], 2), [(np.ones((2, 1)), np.array([0, 1]))], "cauchy")
