@@ -139,7 +139,7 @@ def test_a_run_that_is_too_large_for_the_theory_is_still_reported(tmp_path, monk
     monkeypatch.setattr("consilience.theory.analysis.MOST_NUMBERS", 3)
     problem = regression([5, 5])
     plan = cs.Plan(graph=cs.graphs.path(2), sampler=cs.dula(1e-3, 0.2), num_steps=64)
-    with pytest.warns(PlanWarning):
+    with pytest.warns(PlanWarning), caplog.at_level("INFO", "consilience"):
         run = cs.sample(problem, plan, tmp_path / "run", theory=True)
     assert "no theory for this run: the theory is for at most" in caplog.text
     with pytest.raises(ProblemError, match="of all agents together"):

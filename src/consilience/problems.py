@@ -28,6 +28,7 @@ from consilience.errors import ProblemError
 
 _RESERVED = {"chain", "agent", "draw", "step", "step_size"}
 _CHECKED_ROWS = 256
+_ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -255,9 +256,16 @@ def require_usable(problem: Problem, parameters: Parameters, start: jax.Array, d
 
 
 def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.Array, data: Any) -> None:
+    count = int(problem.shard_sizes.max())
+    parts = np.resize(np.arange(count), (-(-count // _ROWS_AT_ONCE), min(count, _ROWS_AT_ONCE)))
+
     def one_agent(w: jax.Array, rows: Any) -> tuple[jax.Array, jax.Array]:
         tree = parameters.unravel(w)
-        return problem.log_likelihood(tree, rows), problem.log_prior(tree)
+
+        def some(chosen: jax.Array) -> jax.Array:
+            return problem.log_likelihood(tree, jax.tree.map(lambda leaf: leaf[chosen], rows))
+
+        return jax.lax.map(some, jnp.asarray(parts)).reshape(-1)[:count], problem.log_prior(tree)
 
     def gradient_is_finite(w: jax.Array, rows: Any) -> jax.Array:
         some = jax.tree.map(lambda leaf: leaf[:_CHECKED_ROWS], rows)

@@ -25,7 +25,7 @@ from consilience import experiments, reports
 from consilience.assessments import assess_run
 from consilience.checks import check, require_stable
 from consilience.engines import ENGINES, Engine, Segment
-from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, RunError
+from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, ProblemError, RunError
 from consilience.plans import Plan
 from consilience.problems import Parameters, Problem
 from consilience.reports.theory_tables import TOLERANCE, described
@@ -179,8 +179,11 @@ def _hold_against_theory(run: Run, problem: Problem) -> None:
     """Write `theory.json`; the run is complete whether or not the theory has an answer for it."""
     try:
         values = described(assess_run(run, problem), TOLERANCE)
-    except Exception as error:
-        logging.getLogger("consilience").warning("no theory for this run: %s", error)
+    except ProblemError as error:  # it is too large, or not known well enough
+        logging.getLogger("consilience").info("no theory for this run: %s", error)
+        return
+    except Exception as error:  # a run must not fail for it
+        logging.getLogger("consilience").warning("the theory failed for this run: %r", error)
         return
     with disk_errors(run.path):
         write_json(run.path / "theory.json", values)

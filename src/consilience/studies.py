@@ -1,4 +1,4 @@
-"""A study: one experiment over networks of several sizes, a run for each, and one report that compares them.
+"""A study: several runs of one experiment, and one report that compares them.
 
     STUDY/
       study.json            which experiment, which runs
@@ -11,7 +11,7 @@ Interrupted, it goes on with the runs that are not complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,19 @@ from consilience.sampling import Run, ShowProgress, resume, sample
 ShowRun = Callable[[Plan], ShowProgress | None]
 
 
-def start_study(name: str, plans: list[Plan], out: Path, show: ShowRun) -> None:
+def start_study(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun) -> None:
     """Run every plan of a study, each in a directory of its own.
 
     Args:
         name: the experiment.
-        plans: one for each network.
+        plans: by the names of the runs.
         out: the study's directory.
         show: called before each run; returns what shows its progress.
     """
     require_free(out)
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        runs = {f"agents-{plan.num_agents}": plan.to_toml() for plan in plans}
+        runs = {directory: plan.to_toml() for directory, plan in plans.items()}
         write_json(out / "study.json", {"format": 1, "experiment": name, "runs": runs})
     continue_study(out, show)
 
@@ -57,7 +57,7 @@ def continue_study(path: Path, show: ShowRun) -> None:
             if not (run.complete and (where / "summary.json").exists()):
                 resume(where, progress=show(plan), theory=True)
         else:
-            sample(experiment.problem(plan.num_agents), plan, where, progress=show(plan), theory=True)
+            sample(experiment.problem(plan.num_agents, plan.seed), plan, where, progress=show(plan), theory=True)
     _compare(path)
 
 
@@ -67,18 +67,19 @@ def report_study(path: Path) -> Path:
     experiment = EXPERIMENTS[study["experiment"]]
     for run in runs.values():
         run.report()
-    summaries = {n: run.summary for n, run in runs.items()}
-    main = runs.get(experiment.main_network) or next(iter(runs.values()))
+    summaries = {name: run.summary for name, run in runs.items()}
+    main = runs.get(experiment.main) or next(iter(runs.values()))
+    sizes = ", ".join(map(str, sorted({run.plan.num_agents for run in runs.values()})))
     facts = {
-        "networks": ", ".join(map(str, runs)) + " agents",
+        "networks": f"{sizes} agents",
         "graph": main.plan.graph.name,
         "steps": shown(main.plan.num_steps),
         "chains": shown(main.plan.num_chains),
         "sampling": f"{sum(s['timing']['sampling_seconds'] for s in summaries.values()):.1f} s",
-        "steps per second": shown(summaries[main.plan.num_agents]["timing"]["steps_per_second"]),
+        "steps per second": shown(main.summary["timing"]["steps_per_second"]),
     }
-    subtitle = f"Networks of {', '.join(map(str, runs))} agents sample the same posterior"
-    folded = {f"{n} agents: {name}": text for n, run in runs.items() for name, text in details(run).items()}
+    subtitle = f"Networks of {sizes} agents sample the same posterior"
+    folded = {f"{run_name}: {name}": text for run_name, run in runs.items() for name, text in details(run).items()}
     sections = [*experiment.study_sections(runs), *theory_of(main)]
     return render_page(path, experiment.title, subtitle, facts, sections, folded)
 
@@ -91,18 +92,17 @@ def is_study(path: Path) -> bool:
 def _compare(path: Path) -> None:
     study, runs = read_json(path / "study.json"), _runs(path)
     experiment = EXPERIMENTS[study["experiment"]]
-    summaries: dict[int, dict[str, Any]] = {n: run.summary for n, run in runs.items()}
-    main = summaries.get(experiment.main_network) or next(iter(summaries.values()))
+    summaries: dict[str, dict[str, Any]] = {name: run.summary for name, run in runs.items()}
+    main = summaries.get(experiment.main) or next(iter(summaries.values()))
     with disk_errors(path):
         write_json(path / "summary.json", {**main, **experiment.study_results(summaries)})
 
 
-def _runs(path: Path) -> dict[int, Run]:
-    directories = [path / name for name in read_json(path / "study.json")["runs"]]
-    missing = [str(where) for where in directories if not (where / "summary.json").exists()]
+def _runs(path: Path) -> dict[str, Run]:
+    directories = {name: path / name for name in read_json(path / "study.json")["runs"]}
+    missing = [str(where) for where in directories.values() if not (where / "summary.json").exists()]
     if missing:
         raise RunError(
             f"the study {path} is not complete ({', '.join(missing)}): finish it with `consilience resume {path}`"
         )
-    runs = [Run(where) for where in directories]
-    return {run.plan.num_agents: run for run in runs}
+    return {name: Run(where) for name, where in directories.items()}

@@ -25,12 +25,12 @@ def plans_for(
     temperature: float | None = None,
     auto: bool = False,
     **changes: Any,
-) -> list[Plan]:
-    """The plans that a target stands for: one, or one for each network of an experiment's study.
+) -> dict[str, Plan]:
+    """The plans that a target stands for: one called `run`, or one for each run of an experiment's study.
 
     Args:
         target: the name of an experiment, the path of a plan file, or `module:attribute`.
-        num_agents: the size of the network; by default an experiment runs all its networks.
+        num_agents: the size of the network; without it (and without `graph`) an experiment is its whole study.
         graph: the family of the graph.
         num_steps: how many steps.
         step_size: a constant step size.
@@ -44,25 +44,24 @@ def plans_for(
     changes = {name: value for name, value in changes.items() if value is not None}
     experiment = experiments.find(target)
     if experiment is not None:
-        sizes = [num_agents] if num_agents else list(experiment.networks)
-        if graph is not None and num_agents is None:
-            sizes = [experiment.main_network]
-        drafts = [experiment.plan(n, graphs.named(graph or "ring", n), num_steps) for n in sizes]
+        drafts = experiment.plans(num_steps)
+        if num_agents is not None or graph is not None:
+            n = num_agents or drafts[experiment.main].num_agents
+            drafts = {"run": experiment.plan(n, graphs.named(graph or "ring", n), num_steps)}
     elif target.endswith(".toml") or Path(target).is_file():
-        drafts = [_from_file(target, num_agents, graph)]
+        drafts = {"run": _from_file(target, num_agents, graph)}
         changes = {**changes, "num_steps": num_steps} if num_steps else changes
     else:
         first = _ANY_STEP_SIZE if auto else step_size
-        drafts = [_from_module(target, num_agents, graph, num_steps, first, consensus)]
-    return [_changed(draft, step_size, consensus, temperature, changes) for draft in drafts]
+        drafts = {"run": _from_module(target, num_agents, graph, num_steps, first, consensus)}
+    return {name: _changed(draft, step_size, consensus, temperature, changes) for name, draft in drafts.items()}
 
 
 def main_plan(target: str, **options: Any) -> Plan:
     """The one plan that a target stands for: of a study, that of its main network."""
     plans = plans_for(target, **options)
     experiment = experiments.find(target)
-    main = [plan for plan in plans if experiment is not None and plan.num_agents == experiment.main_network]
-    return (main or plans)[0]
+    return plans.get(experiment.main if experiment else "", next(iter(plans.values())))
 
 
 def _from_file(path: str, num_agents: int | None, graph: str | None) -> Plan:

@@ -95,7 +95,7 @@ def test_plans_for_other_graphs_are_stable(graph):
 
 
 def test_a_study_compares_networks_and_continues(tmp_path):
-    plans = [GMM.plan(n, num_steps=20_000).replace(num_chains=2) for n in (1, 5)]
+    plans = {f"agents-{n}": GMM.plan(n, num_steps=20_000).replace(num_chains=2) for n in (1, 5)}
     studies.start_study("gmm", plans, tmp_path / "study", lambda plan: None)
     summary = json.loads((tmp_path / "study" / "summary.json").read_text())
     assert [row["num_agents"] for row in summary["results"]] == [1, 5]

@@ -117,10 +117,10 @@ def test_the_laplace_prior_pulls_towards_zero():
 def test_priors_of_networks():
     network, shards = cs.models.mlp(4, [3], 2), [(np.zeros((5, 4)), np.zeros(5, int))]
     weights = network.init(jax.random.key(0))
-    normal = cs.models.classifier(network, shards).log_prior
+    normal = cs.models.classifier(network, shards, scale=0.5).log_prior
     first = weights["layer_1"]["weight"]
     pull = jax.grad(normal)(weights)["layer_1"]["weight"]
-    np.testing.assert_allclose(pull, -first * 3 * 4, rtol=1e-5)  # variance 1/(3 · fan_in)
+    np.testing.assert_allclose(pull, -first * 4 / 0.25, rtol=1e-5)  # variance 0.5²/fan_in
     for prior in ("uniform", "none"):
         flat = jax.grad(cs.models.classifier(network, shards, prior).log_prior)(weights)
         assert all(not np.any(leaf) for leaf in jax.tree.leaves(flat))

@@ -72,15 +72,19 @@ def run(
         temperature=temperature, dtype=dtype, auto=auto,
     )  # fmt: skip
     if auto:
-        chosen = [suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical for plan in plans]
-        plans = [suggestion.plan for suggestion in chosen]
+        chosen = {
+            name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
+            for name, plan in plans.items()
+        }
+        plans = {name: suggestion.plan for name, suggestion in chosen.items()}
         if not as_json:
-            display.print_suggestions(chosen)
+            display.print_suggestions(list(chosen.values()))
     with display.Display(quiet=as_json) as screen:
         if len(plans) > 1:
             start_study(target, plans, path, screen.follow)
         else:
-            sample(load_problem(plans[0]), plans[0], path, progress=screen.follow(plans[0]), theory=True)
+            (plan,) = plans.values()
+            sample(load_problem(plan), plan, path, progress=screen.follow(plan), theory=True)
     _finish(path, as_json)
 
 
@@ -125,7 +129,7 @@ def check(
     for plan in plans_for(
         target, num_agents=agents, graph=graph, num_steps=steps, num_chains=chains, batch_size=batch_size,
         step_size=step_size, consensus=consensus, temperature=temperature,
-    ):  # fmt: skip
+    ).values():  # fmt: skip
         problem = load_problem(plan) if plan.problem else None
         if problem is not None:
             require_matching(problem, plan)

@@ -23,6 +23,8 @@ from consilience.sampling import Progress as Step
 from consilience.sampling import ShowProgress
 from consilience.suggestions import Suggestion
 
+_SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
+_SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
 
 
@@ -160,9 +162,9 @@ def print_findings(results: Sequence[tuple[Plan, list[Finding]]]) -> None:
 
 def print_experiments(known: Mapping[str, Experiment]) -> None:
     """A table of the experiments."""
-    table = Table("name", "what", "agents", box=None, padding=(0, 2))
+    table = Table("name", "what", "runs", box=None, padding=(0, 2))
     for name, experiment in known.items():
-        table.add_row(name, experiment.title, ", ".join(map(str, experiment.networks)))
+        table.add_row(name, experiment.title, ", ".join(experiment.plans()))
     Console().print(table)
 
 
@@ -176,7 +178,7 @@ def print_datasets(rows: Sequence[Mapping[str, Any]]) -> None:
 def print_result(summary: Mapping[str, Any], page: Path) -> None:
     """A short table of the results and the path of the report."""
     if "results" in summary:
-        records = summary["results"]
+        records = [_flat(record) for record in summary["results"]]
         columns = {key.replace("_", " "): key for key in records[0]}
         shown = tables.rows(records, columns)
     else:
@@ -192,6 +194,17 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         floor = f"Sinkhorn distance {summary['sinkhorn']:.3f}; exact draws score {summary['sinkhorn_floor']:.3f}"
         console.print(f"\n{floor}{beside}.", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The single values of a record, and of those inside it the ones that fit a table."""
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{_SHORT.get(key, key)} ")
+        elif not isinstance(value, list) and (not prefix or key in _SHOWN_INSIDE):
+            flat[prefix + _SHORT.get(key, key)] = value
+    return flat
 
 
 def _console() -> Console:

@@ -7,11 +7,12 @@ import inspect
 
 from consilience.errors import PlanError, ProblemError
 from consilience.experiments.base import Experiment
+from consilience.experiments.digits import Digits
 from consilience.experiments.gmm import GMM
 from consilience.plans import Plan
 from consilience.problems import Problem
 
-EXPERIMENTS: dict[str, Experiment] = {"gmm": GMM()}
+EXPERIMENTS: dict[str, Experiment] = {"gmm": GMM(), "digits": Digits()}
 
 
 def find(name: str | None) -> Experiment | None:
@@ -28,7 +29,7 @@ def load_problem(plan: Plan) -> Problem:
         )
     experiment = find(plan.problem)
     if experiment is not None:
-        return experiment.problem(plan.num_agents)
+        return experiment.problem(plan.num_agents, plan.seed)
     return import_problem(plan.problem, plan.num_agents)
 
 

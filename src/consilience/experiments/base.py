@@ -24,15 +24,14 @@ class Experiment(Protocol):
         """What it is, for people."""
 
     @property
-    def networks(self) -> tuple[int, ...]:
-        """The numbers of agents that the whole study compares."""
+    def main(self) -> str:
+        """Which run of the study stands for it."""
 
-    @property
-    def main_network(self) -> int:
-        """The one of them whose figures stand for the study."""
+    def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
+        """The runs that the whole study compares, each with a name that can be a directory's."""
 
-    def problem(self, num_agents: int) -> Problem:
-        """The problem, its data split among so many agents."""
+    def problem(self, num_agents: int, seed: int = 0) -> Problem:
+        """The problem, its data split among so many agents (by the seed, if that is random)."""
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
         """The paper's plan for so many agents; another graph or number of steps adapts its schedules."""
@@ -43,8 +42,8 @@ class Experiment(Protocol):
     def sections(self, run: RunDirectory) -> list[Section]:
         """What the report of one run shows about this experiment."""
 
-    def study_results(self, summaries: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-        """Entries of the study's summary that compare the networks."""
+    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Entries of the study's summary that compare its runs."""
 
-    def study_sections(self, runs: Mapping[int, RunDirectory]) -> list[Section]:
+    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """What the report of the whole study shows."""

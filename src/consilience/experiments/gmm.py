@@ -54,8 +54,7 @@ class GMM:
 
     name = "gmm"
     title = "Gaussian mixture with tied means"
-    networks = (1, 5, 10)
-    main_network = 5
+    main = "agents-5"
 
     @cached_property
     def data(self) -> np.ndarray:
@@ -65,8 +64,12 @@ class GMM:
         noise = rng.normal(scale=np.sqrt(NOISE_VARIANCE), size=NUM_POINTS)
         return (second * 1.0 + noise).astype(np.float32)
 
-    def problem(self, num_agents: int) -> Problem:
-        """The points divided among the agents, as evenly as they go."""
+    def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
+        """Networks of 1, 5 and 10 agents."""
+        return {f"agents-{n}": self.plan(n, None, num_steps) for n in (1, 5, 10)}
+
+    def problem(self, num_agents: int, seed: int = 0) -> Problem:
+        """The points divided among the agents, as evenly as they go; the same ones for every seed."""
         if num_agents > NUM_POINTS:
             raise ProblemError(f"gmm has {NUM_POINTS} points: take at most so many agents, got {num_agents}")
         return tied_mixture(np.array_split(self.data, num_agents))
@@ -145,15 +148,15 @@ class GMM:
             ),
         ]
 
-    def study_results(self, summaries: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each network, beside the paper's figures."""
         return {
             "results": [
                 {
-                    "method": "C-ULA" if n == 1 else "D-ULA",
-                    "num_agents": n,
+                    "method": "C-ULA" if summary["num_agents"] == 1 else "D-ULA",
+                    "num_agents": summary["num_agents"],
                     "sinkhorn": summary["sinkhorn"],
-                    "sinkhorn_paper": PAPER_SINKHORN.get(n),
+                    "sinkhorn_paper": PAPER_SINKHORN.get(summary["num_agents"]),
                     "sinkhorn_floor": summary["sinkhorn_floor"],
                     "single_chains": _range(summary["sinkhorn_single_chains"]),
                     "kl": float(np.mean([row["kl"] for row in summary["agents"]])),
@@ -161,24 +164,25 @@ class GMM:
                     "consensus_error": summary["consensus_error"],
                     "steps_per_second": summary["timing"]["steps_per_second"],
                 }
-                for n, summary in summaries.items()
+                for summary in summaries.values()
             ],
             "paper": {"sinkhorn": {str(n): value for n, value in PAPER_SINKHORN.items()}},
         }
 
-    def study_sections(self, runs: Mapping[int, RunDirectory]) -> list[Section]:
+    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """The paper's Figure 1, and the three networks side by side."""
-        summaries = {n: run.summary for n, run in runs.items()}
+        summaries = {name: run.summary for name, run in runs.items()}
         reference = read_reference(next(iter(runs.values())))
         panels = {"True posterior": reference["exact"].to_numpy()}
-        for n, run in runs.items():
-            if n == 1:
+        for run in runs.values():
+            if run.plan.num_agents == 1:
                 panels["C-ULA (1 agent)"] = comparison_draws(run, 0)
-        main = runs.get(self.main_network)
+        main = runs.get(self.main)
         if main is not None:
             panels |= {f"Agent {i + 1} of {main.plan.num_agents}": comparison_draws(main, i) for i in range(5)}
         floor = float(np.mean([summary["sinkhorn_floor"] for summary in summaries.values()]))
         traced = main or next(iter(runs.values()))
+        several = {f"{run.plan.num_agents} agents": run for run in runs.values() if run.plan.num_agents > 1}
         return [
             Section(
                 "The posterior, as each agent sees it",
@@ -210,7 +214,7 @@ class GMM:
                 "Agreement between agents",
                 "The consensus error of each network, beside the rate that Theorem 1 promises for its expectation, "
                 "drawn through the end of each curve.",
-                figures={"consensus": figures.consensus({f"{n} agents": run for n, run in runs.items() if n > 1})},
+                figures={"consensus": figures.consensus(several)},
             ),
             Section(
                 "Traces",

@@ -4,7 +4,7 @@
 
 Priors, with `s = 1/sqrt(fan_in)` of each layer (the scale of Kaiming's initialisation):
 
-- `normal`: `N(0, s²/3)` for every weight, which has the variance of the uniform one;
+- `normal`: `N(0, (scale · s)²)` for every weight; `scale = 1/√3` has the variance of the uniform one;
 - `uniform`: uniform on `±s`. Its density is constant where it is not zero, so it has no gradient, and Langevin
   dynamics does not feel its border: weights may leave it. It is there because the paper names it;
 - `none`: flat everywhere.
@@ -27,7 +27,11 @@ Prior = Literal["normal", "uniform", "none"]
 
 
 def classifier(
-    network: Network, shards: Sequence[tuple[Any, Any]], prior: Prior = "normal", name: str = "classifier"
+    network: Network,
+    shards: Sequence[tuple[Any, Any]],
+    prior: Prior = "normal",
+    scale: float = 1.0,
+    name: str = "classifier",
 ) -> Problem:
     """The posterior of a network's weights, given each agent's `(inputs, labels)`.
 
@@ -50,7 +54,7 @@ def classifier(
         squares = [
             fan * jnp.sum(leaf**2) for layer, fan in network.fan_in.items() for leaf in weights[layer].values()
         ]
-        return -1.5 * jnp.sum(jnp.stack(squares))
+        return -0.5 / scale**2 * jnp.sum(jnp.stack(squares))
 
     kept = [(np.asarray(inputs, np.float32), np.asarray(labels, np.int32)) for inputs, labels in shards]
     return Problem(log_likelihood, log_prior, network.init, kept, name=name)

@@ -1,0 +1,73 @@
+"""Figures about predictions: reliability, confidence on familiar and strange inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+import xarray
+from matplotlib.figure import Figure
+
+from consilience.reports.figures import ACCENT, COLOURS, INK, MUTED, STYLE
+
+_EDGES = np.linspace(0, 1, 41)
+
+
+def reliability(stored: xarray.Dataset) -> Figure:
+    """Accuracy over confidence, one line an agent; below the diagonal the network is too sure of itself."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(4.4, 3.9), layout="constrained")
+        axis = figure.subplots()
+        _reliability_lines(axis, stored)
+        axis.set(xlabel="confidence", ylabel="accuracy")
+    return figure
+
+
+def confidence(stored: xarray.Dataset) -> Figure:
+    """The density of the predicted class's probability on familiar and strange inputs, all agents together."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 3.0), layout="constrained")
+        axis = figure.subplots()
+        _densities(axis, stored)
+        axis.set(xlabel="probability of the predicted class", ylabel="density")
+        axis.legend(fontsize=8.5)
+    return figure
+
+
+def methods(stored: Mapping[str, xarray.Dataset]) -> Figure:
+    """For each method the reliability above and the confidences below."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(3.3 * len(stored), 5.6), layout="constrained")
+        axes = figure.subplots(2, len(stored), squeeze=False)
+        for (upper, lower), (name, one) in zip(axes.T, stored.items(), strict=True):
+            _reliability_lines(upper, one)
+            upper.set(title=name, xlabel="confidence")
+            _densities(lower, one)
+            lower.set(xlabel="probability of the predicted class")
+        axes[0, 0].set_ylabel("accuracy")
+        axes[1, 0].set_ylabel("density")
+        axes[1, 0].legend(fontsize=8)
+    return figure
+
+
+def _reliability_lines(axis: Any, stored: xarray.Dataset) -> None:
+    axis.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--")
+    for i in range(stored.sizes["agent"]):
+        one = stored.isel(agent=i)
+        used = one["bin_share"].to_numpy() > 0
+        x, y, share = (one[name].to_numpy()[used] for name in ("bin_confidence", "bin_accuracy", "bin_share"))
+        axis.plot(x, y, color=COLOURS[i % len(COLOURS)], linewidth=1.2, alpha=0.8)
+        axis.scatter(x, y, s=8 + 160 * share, color=COLOURS[i % len(COLOURS)], alpha=0.6, linewidths=0)
+    axis.set(xlim=(0, 1), ylim=(0, 1.02))
+
+
+def _densities(axis: Any, stored: xarray.Dataset) -> None:
+    strange = [str(name) for name in stored if str(name).startswith("confidence_")]
+    for colour, name in zip(
+        (INK, ACCENT, COLOURS[4], COLOURS[3], COLOURS[2]), ["confidence", *strange], strict=False
+    ):
+        label = name.removeprefix("confidence_") if name != "confidence" else "held out"
+        axis.hist(stored[name].to_numpy().ravel(), _EDGES, density=True, histtype="step", color=colour, label=label)
+    axis.set_yticks([])
