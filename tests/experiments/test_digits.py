@@ -37,7 +37,7 @@ def test_three_methods_learn_the_digits(study):
 
 
 def test_posteriors_are_less_sure_of_strange_images_than_sgd(study):
-    """And what a point estimate lacks, the draws' disagreement, tells strange images apart better than its entropy."""
+    """And what a point estimate lacks, the draws' disagreement, tells strange images apart better than entropy."""
     rows = {row["method"]: row for row in json.loads((study / "summary.json").read_text())["results"]}
     for kind in ("inverted", "scrambled"):
         surest = rows["SGD"]["out_of_distribution"][kind]
