@@ -18,6 +18,7 @@ import numpy as np
 from consilience.checks import Finding, check, require_stable
 from consilience.diagnostics import consensus_error, kl_divergence
 from consilience.engines.simulate import Simulation
+from consilience.errors import ProblemError
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.runs import RunDirectory
@@ -119,6 +120,8 @@ def assess(problem: Problem, plan: Plan, show: Callable[[str], None] = lambda _:
 
 def assess_run(run: RunDirectory, problem: Problem) -> Assessment:
     """Ask the theory about the plan of a finished run; the run itself is the pilot."""
+    if problem.replicas is not None:
+        raise ProblemError("the chains are repetitions with data of their own, the theory is about one problem")
     plan, potentials = run.plan, Potentials(problem)
     require_small(potentials)
     draws, _ = flat_draws(run, np.arange(plan.num_agents))

@@ -60,6 +60,8 @@ class Problem:
             differ in length.
         name: for people.
         curvature: bounds on the potentials' curvature, if they are known by analysis; the theory uses them.
+        replicas: other data for every chain, if chains are repetitions of an experiment: one list of shards for each
+            chain, of the same shapes as `shards`, which are those of the first.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -78,8 +80,14 @@ class Problem:
     shards: Sequence[Any]
     name: str = "problem"
     curvature: Curvature | None = None
+    replicas: Sequence[Sequence[Any]] | None = None
 
     def __post_init__(self) -> None:
+        if self.replicas is not None:
+            wanted = [_shapes(shard) for shard in self.shards]
+            for chain, shards in enumerate(self.replicas):
+                if [_shapes(shard) for shard in shards] != wanted:
+                    raise ProblemError(f"the data of chain {chain} has other shapes than that of the first chain")
         if not len(self.shards):
             raise ProblemError("a problem needs at least one shard of data, one for each agent; got none")
         first = _row_shapes(self.shards[0], 0)
@@ -114,7 +122,7 @@ class Problem:
     def fingerprint(self) -> str:
         """A digest of the data; a resumed run must have the same one."""
         digest = hashlib.sha256()
-        for shard in self.shards:
+        for shard in self.shards if self.replicas is None else [one for shards in self.replicas for one in shards]:
             for leaf in jax.tree.leaves(shard):
                 array = np.ascontiguousarray(leaf)
                 digest.update(f"{array.dtype}{array.shape}".encode())
@@ -127,13 +135,21 @@ class Problem:
         Floating-point data takes `dtype`. Repeated rows are real ones, so the likelihood is finite on them
         and a weight of zero removes them exactly.
         """
+        return self._stacked(self.shards, dtype)
+
+    def stacked_replicas(self, dtype: Any) -> Any:
+        """The shards of every chain as arrays `(num_chains, num_agents, max rows, …)`, if chains have their own."""
+        chains = [self._stacked(shards, dtype) for shards in self.replicas or ()]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *chains)
+
+    def _stacked(self, shards: Sequence[Any], dtype: Any) -> Any:
         longest = int(self.shard_sizes.max())
 
         def stack(*leaves: Any) -> jax.Array:
             filled = [np.resize(np.asarray(leaf), (longest, *np.shape(leaf)[1:])) for leaf in leaves]
             return cast_floats(np.stack(filled), dtype)
 
-        return jax.tree.map(stack, *self.shards)
+        return jax.tree.map(stack, *shards)
 
 
 def cast_floats(tree: Any, dtype: Any) -> Any:
@@ -296,6 +312,10 @@ def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.A
             f"the gradient of the log-posterior is not finite at the start of agent {int(np.argmin(finite))}: "
             "look for a square root, logarithm or norm of zero in the model"
         )
+
+
+def _shapes(shard: Any) -> Any:
+    return [np.shape(leaf) for leaf in jax.tree.leaves(shard)], jax.tree.structure(shard)
 
 
 def _row_shapes(shard: Any, agent: int) -> tuple[Any, ...]:

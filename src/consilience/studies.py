@@ -57,7 +57,7 @@ def continue_study(path: Path, show: ShowRun) -> None:
             if not (run.complete and (where / "summary.json").exists()):
                 resume(where, progress=show(plan), theory=True)
         else:
-            sample(experiment.problem(plan.num_agents, plan.seed), plan, where, progress=show(plan), theory=True)
+            sample(experiment.problem_of(plan), plan, where, progress=show(plan), theory=True)
     _compare(path)
 
 

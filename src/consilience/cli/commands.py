@@ -27,6 +27,7 @@ Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Number of ste
 BurnIn = Annotated[int | None, typer.Option("--burn-in", min=0, help="First steps that are not stored.")]
 StoreEvery = Annotated[int | None, typer.Option("--store-every", min=1, help="Store a draw every so many steps.")]
 Chains = Annotated[int | None, typer.Option("--chains", min=1, help="Independent copies of the network.")]
+Runs = Annotated[int | None, typer.Option("--runs", min=1, help="Repetitions of an experiment: so many chains.")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Decides every random number.")]
 BatchSize = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a minibatch.")]
 StepSize = Annotated[float | None, typer.Option("--step-size", help="A constant step size.")]
@@ -45,6 +46,7 @@ def run(
     burn_in: BurnIn = None,
     store_every: StoreEvery = None,
     chains: Chains = None,
+    runs: Runs = None,
     seed: Seed = None,
     batch_size: BatchSize = None,
     step_size: StepSize = None,
@@ -68,7 +70,7 @@ def run(
     require_free(path)
     plans = plans_for(
         target, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
-        num_chains=chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
+        num_chains=runs or chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
         temperature=temperature, dtype=dtype, auto=auto,
     )  # fmt: skip
     if auto:

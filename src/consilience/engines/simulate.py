@@ -81,7 +81,7 @@ class Simulation:
             if len(group) not in self._programs:
                 state, keys = self._of_group((self.initial_state(), self._keys), group)
                 numbers = (jnp.int32(0), jnp.int32(1), jnp.int32(0))
-                lowered = jax.jit(self._segment).lower(state, keys, *numbers, self._data.arrays)
+                lowered = jax.jit(self._segment).lower(state, keys, *numbers, self._data_of(group))
                 self._programs[len(group)] = lowered.compile()
 
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
@@ -104,7 +104,7 @@ class Simulation:
 
         def run(group: np.ndarray) -> Any:
             own_state, own_keys = self._of_group((state, self._keys), group)
-            results = self._programs[len(group)](own_state, own_keys, *numbers, self._data.arrays)
+            results = self._programs[len(group)](own_state, own_keys, *numbers, self._data_of(group))
             return jax.tree.map(np.asarray, results)
 
         states, draws, consensus = zip(*self._threads.map(run, self._groups), strict=True)
@@ -114,6 +114,11 @@ class Simulation:
     def _of_group(self, tree: Any, group: np.ndarray) -> Any:
         """The part of arrays over chains that belongs to a group."""
         return jax.tree.map(lambda leaf: leaf[group[0] : group[-1] + 1], tree)
+
+    def _data_of(self, group: np.ndarray) -> Any:
+        """The data that a group of chains needs: all of it, or its own if every chain has its own."""
+        shards, row_weights, scale = self._data.arrays
+        return (self._of_group(shards, group) if self._data.per_chain else shards), row_weights, scale
 
     def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """Bisect a segment for the first step after which a position is not finite."""
@@ -175,7 +180,8 @@ class Simulation:
         positions = _each(sampler.position)(state)
         shards, row_weights, scale = data
         used = self._data.chosen(shards, rows)
-        gradient = self._gradients(positions, used, row_weights, scale, rows is not None)
+        own = rows is not None or self._data.per_chain
+        gradient = self._gradients(positions, used, row_weights, scale, own)
 
         def one_agent(state: Any, gradient: Any, disagreement: Any, noise: Any) -> Any:
             return sampler.step(state, gradient, disagreement, numbers, noise)
@@ -189,7 +195,9 @@ class _Data:
     def __init__(self, problem: Problem, plan: Plan, dtype: Any) -> None:
         self.batch_size, self.batches = plan.batch_size, plan.batches
         self.sizes = problem.shard_sizes
+        self.per_chain = problem.replicas is not None
         self.stacked = problem.stacked_shards(dtype)
+        self._shards = problem.stacked_replicas(dtype) if self.per_chain else self.stacked
         self.row_weights = None
         self.scale = jnp.ones(len(self.sizes), dtype)
         if self.batch_size is not None:
@@ -200,7 +208,7 @@ class _Data:
 
     @property
     def arrays(self) -> Any:
-        return self.stacked, self.row_weights, self.scale
+        return self._shards, self.row_weights, self.scale
 
     def rows(self, keys: jax.Array, k: Any) -> jax.Array | None:
         """`(chains, agents, batch_size)` row numbers for step `k`, or `None` for the full shards."""
@@ -217,6 +225,9 @@ class _Data:
         if rows is None:
             return data
         agents = jnp.arange(rows.shape[1])[:, None]
+        if self.per_chain:
+            chains = jnp.arange(rows.shape[0])[:, None, None]
+            return jax.tree.map(lambda leaf: leaf[chains, agents, rows], data)
         return jax.tree.map(lambda leaf: leaf[agents, rows], data)
 
 
@@ -226,6 +237,11 @@ def require_matching(problem: Problem, plan: Plan) -> None:
         raise ProblemError(
             f"the problem has {problem.num_agents} shards but the graph has {plan.num_agents} agents: give "
             "every agent one shard"
+        )
+    if problem.replicas is not None and len(problem.replicas) != plan.num_chains:
+        raise ProblemError(
+            f"the problem has data for {len(problem.replicas)} chains but the plan has {plan.num_chains}: give every "
+            "chain its own, or all the same"
         )
     smallest = int(problem.shard_sizes.min())
     if plan.batch_size is not None and plan.batch_size > smallest:

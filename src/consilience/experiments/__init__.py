@@ -6,13 +6,14 @@ import importlib
 import inspect
 
 from consilience.errors import PlanError, ProblemError
+from consilience.experiments.a9a import A9A
 from consilience.experiments.base import Experiment
 from consilience.experiments.digits import Digits
 from consilience.experiments.gmm import GMM
 from consilience.plans import Plan
 from consilience.problems import Problem
 
-EXPERIMENTS: dict[str, Experiment] = {"gmm": GMM(), "digits": Digits()}
+EXPERIMENTS: dict[str, Experiment] = {"gmm": GMM(), "a9a": A9A(), "digits": Digits()}
 
 
 def find(name: str | None) -> Experiment | None:
@@ -29,7 +30,7 @@ def load_problem(plan: Plan) -> Problem:
         )
     experiment = find(plan.problem)
     if experiment is not None:
-        return experiment.problem(plan.num_agents, plan.seed)
+        return experiment.problem_of(plan)
     return import_problem(plan.problem, plan.num_agents)
 
 

@@ -30,8 +30,8 @@ class Experiment(Protocol):
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """The runs that the whole study compares, each with a name that can be a directory's."""
 
-    def problem(self, num_agents: int, seed: int = 0) -> Problem:
-        """The problem, its data split among so many agents (by the seed, if that is random)."""
+    def problem_of(self, plan: Plan) -> Problem:
+        """The problem that a plan samples: the data split among its agents, by its seed if that is random."""
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
         """The paper's plan for so many agents; another graph or number of steps adapts its schedules."""

@@ -57,6 +57,10 @@ class Digits:
             batch_size=min(32, (len(load("digits").labels) - _HELD_OUT) // num_agents),
         )
 
+    def problem_of(self, plan: Plan) -> Problem:
+        """The training images dealt out to the agents of a plan, by its seed."""
+        return self.problem(plan.num_agents, plan.seed)
+
     def problem(self, num_agents: int, seed: int = 0) -> Problem:
         """The training images dealt out at random."""
         train, _ = _parts(seed)

@@ -68,8 +68,12 @@ class GMM:
         """Networks of 1, 5 and 10 agents."""
         return {f"agents-{n}": self.plan(n, None, num_steps) for n in (1, 5, 10)}
 
-    def problem(self, num_agents: int, seed: int = 0) -> Problem:
-        """The points divided among the agents, as evenly as they go; the same ones for every seed."""
+    def problem_of(self, plan: Plan) -> Problem:
+        """The points divided among the agents of a plan."""
+        return self.problem(plan.num_agents)
+
+    def problem(self, num_agents: int) -> Problem:
+        """The points divided among the agents, as evenly as they go."""
         if num_agents > NUM_POINTS:
             raise ProblemError(f"gmm has {NUM_POINTS} points: take at most so many agents, got {num_agents}")
         return tied_mixture(np.array_split(self.data, num_agents))
