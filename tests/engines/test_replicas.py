@@ -17,9 +17,9 @@ def repeated(count, sizes, features=2):
     return problems, dataclasses.replace(problems[0], replicas=[one.shards for one in problems])
 
 
-@pytest.mark.parametrize("batch_size", [None, 3])
-@pytest.mark.parametrize("features", [2, 12])
-@pytest.mark.parametrize("count", [2, 9])  # one group of chains, and several
+@pytest.mark.parametrize(
+    ("count", "features", "batch_size"), [(2, 2, None), (2, 12, 3), (9, 12, None), (9, 2, 3)]
+)  # one group of chains and several, few and more parameters, full shards and minibatches
 def test_every_chain_follows_its_own_data(count, features, batch_size):
     problems, together = repeated(count, [5, 8, 6], features)
     plan = cs.Plan(

@@ -89,7 +89,7 @@ def test_a_pool_whose_gradient_counts_ties_more_than_once_would_be_caught():
     assert naive.sum() != 4
 
 
-@pytest.mark.parametrize("rows", [32, 64, 70, 5])
+@pytest.mark.parametrize("rows", [70, 5])  # two parts and a remainder; less than one part
 def test_gradients_taken_a_few_rows_at_a_time_are_those_of_all_rows(rows):
     shard = (RNG.random((rows, 32, 32)), RNG.integers(0, 10, rows))
     problem = cs.models.classifier(cs.models.lenet5(), [shard] * 2)
