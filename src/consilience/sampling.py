@@ -6,7 +6,6 @@ the compiled program, which runs meanwhile. A checkpoint is written only after e
 
 from __future__ import annotations
 
-import logging
 import signal
 import tempfile
 import threading
@@ -22,13 +21,12 @@ import jax
 import numpy as np
 
 from consilience import experiments, reports
-from consilience.assessments import assess_run
 from consilience.checks import check, require_stable
 from consilience.engines import ENGINES, Engine, Segment
-from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, ProblemError, RunError
+from consilience.errors import InputError, Interrupted, NonFiniteError, PlanWarning, RunError
 from consilience.plans import Plan
 from consilience.problems import Parameters, Problem
-from consilience.reports.theory_tables import TOLERANCE, described
+from consilience.reports.theory_page import write_run_theory
 from consilience.runs import Checkpoints, RunDirectory
 from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, write_json
@@ -172,21 +170,7 @@ def _finish(run: Run, problem: Problem, theory: bool) -> None:
             experiment.analyse(run, problem, summary)
         write_json(run.path / "summary.json", summary)
     if theory:
-        _hold_against_theory(run, problem)
-
-
-def _hold_against_theory(run: Run, problem: Problem) -> None:
-    """Write `theory.json`; the run is complete whether or not the theory has an answer for it."""
-    try:
-        values = described(assess_run(run, problem), TOLERANCE)
-    except ProblemError as error:  # it is too large, or not known well enough
-        logging.getLogger("consilience").info("no theory for this run: %s", error)
-        return
-    except Exception as error:  # a run must not fail for it
-        logging.getLogger("consilience").warning("the theory failed for this run: %r", error)
-        return
-    with disk_errors(run.path):
-        write_json(run.path / "theory.json", values)
+        write_run_theory(run, problem)
 
 
 class _Sampling:

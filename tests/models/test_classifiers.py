@@ -93,8 +93,12 @@ def test_a_pool_whose_gradient_counts_ties_more_than_once_would_be_caught():
     ours = jax.grad(lambda x: _pool(x).sum())(flat)
     assert ours.sum() == 4
     assert set(np.unique(ours)) == {0.0, 1.0}
-    naive = jax.grad(lambda x: jnp.maximum(x, x * 1.0).sum() * 2)(flat)
-    assert naive.sum() != 4
+
+    def counting_ties(x):
+        largest = jnp.repeat(jnp.repeat(_pool(x), 2, 1), 2, 2)
+        return jnp.where(x == jax.lax.stop_gradient(largest), x, 0).sum()
+
+    assert jax.grad(counting_ties)(flat).sum() == 16  # four times too much, as every entry of a square counts
 
 
 @pytest.mark.parametrize("rows", [70, 5])  # two parts and a remainder; less than one part
