@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from consilience.problems import Problem
 
 _CURVATURE_ROWS = 256
+_CURVATURE_ROWS_OF_LARGE_MODELS = 64
 _POWER_ITERATIONS = 30
 
 
@@ -163,12 +164,13 @@ def _curvature(plan: Plan, problem: Problem) -> Finding:
 def largest_curvature(plan: Plan, problem: Problem) -> float:
     """The largest curvature `max_i λ_max(∇²U_i)` where the agents start, estimated.
 
-    Power iteration with Hessian-vector products, on up to 256 rows of each shard (scaled up to all of it).
+    Power iteration with Hessian-vector products, on up to 256 rows of each shard (64 for a large model), scaled up to
+    all of it.
     """
     import jax
     import jax.numpy as jnp
 
-    from consilience.gradients import local_gradient
+    from consilience.gradients import MANY_PARAMETERS, local_gradient
     from consilience.problems import Parameters, initial_positions
     from consilience.randomness import Purpose, agent_keys
 
@@ -176,7 +178,8 @@ def largest_curvature(plan: Plan, problem: Problem) -> float:
     parameters = Parameters.of(problem, dtype)
     keys = agent_keys(plan.seed, Purpose.INIT, np.arange(1), np.arange(problem.num_agents))
     start = initial_positions(problem, parameters, keys, dtype)[0]
-    rows = int(min(_CURVATURE_ROWS, problem.shard_sizes.max()))
+    most = _CURVATURE_ROWS if parameters.size <= MANY_PARAMETERS else _CURVATURE_ROWS_OF_LARGE_MODELS
+    rows = int(min(most, problem.shard_sizes.max()))
     used = np.minimum(problem.shard_sizes, rows)
     weights = jnp.asarray(np.arange(rows) < used[:, None], dtype)
     data = jax.tree.map(lambda leaf: leaf[:, :rows], problem.stacked_shards(dtype))
@@ -195,5 +198,11 @@ def largest_curvature(plan: Plan, problem: Problem) -> float:
         return v @ hessian_times(v)  # negative where the potential curves downwards, which is no stiffness
 
     scale = jnp.asarray(problem.shard_sizes / used, dtype)
-    curvatures = jax.jit(jax.vmap(one_agent))(start, data, weights, scale)
+
+    @jax.jit
+    def by_agent(*arrays: Any) -> jax.Array:
+        """One agent after the other: all at once could need a lot of memory."""
+        return jax.lax.map(lambda own: one_agent(*own), arrays)
+
+    curvatures = by_agent(start, data, weights, scale)
     return max(0.0, float(jnp.nanmax(jnp.where(jnp.isfinite(curvatures), curvatures, 0.0))))

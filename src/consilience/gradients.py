@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from consilience.problems import Parameters, Problem, potential
 
 _FEW_PARAMETERS = 8
-_MANY_PARAMETERS = 5000
+MANY_PARAMETERS = 5000
 _ROWS_AT_ONCE = 32
 
 Gradient = Callable[[jax.Array, Any, jax.Array | None, Any], jax.Array]
@@ -36,7 +36,7 @@ def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
     def whole(w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any) -> jax.Array:
         return jax.grad(lambda w: potential(problem, parameters, w, rows, row_weights, scale))(w)
 
-    if parameters.size <= _MANY_PARAMETERS:
+    if parameters.size <= MANY_PARAMETERS:
         return whole
 
     def likelihood(w: jax.Array, rows: Any, row_weights: jax.Array | None) -> jax.Array:
@@ -81,7 +81,7 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
     cost memory for nothing.
     """
     one_agent = local_gradient(problem, parameters)
-    if parameters.size > _MANY_PARAMETERS:
+    if parameters.size > MANY_PARAMETERS:
         return _one_after_the_other(one_agent)
     if parameters.size > _FEW_PARAMETERS:
         one_chain = jax.vmap(one_agent)

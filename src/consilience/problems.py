@@ -28,7 +28,7 @@ from consilience.errors import ProblemError
 
 _RESERVED = {"chain", "agent", "draw", "step", "step_size"}
 _CHECKED_ROWS = 256
-_ROWS_AT_ONCE = 512
+_ROWS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,11 @@ def everything(draws):
     return softmax(np.einsum("ni,sic->snc", INPUTS, draws), -1)
 
 
-@pytest.mark.parametrize("batch", [7, 50, 1000])
-def test_streaming_gives_what_the_whole_array_gives(batch):
-    predictor = Predictor(linear, INPUTS, batch)
+@pytest.mark.parametrize(("piece", "part"), [(7, 21), (7, 40), (32, 2048), (50, 50)])
+def test_streaming_gives_what_the_whole_array_gives(piece, part, monkeypatch):
+    monkeypatch.setattr("consilience.predictive.classes._PIECE", piece)
+    monkeypatch.setattr("consilience.predictive.classes._PART", part)
+    predictor = Predictor(linear, INPUTS)
     predictor.add_all(np.split(DRAWS, [1, 4, 20]))
     found, whole = predictor.result(), everything(DRAWS)
     np.testing.assert_allclose(found.probabilities, whole.mean(0), atol=1e-6)

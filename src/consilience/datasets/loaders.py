@@ -13,7 +13,7 @@ from consilience.datasets.registry import DATASETS
 from consilience.errors import DataError
 
 Part = Literal["train", "test"]
-_GREY = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, what "grey" means in most image libraries
+_GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, what "grey" means in most image libraries
 
 
 class Labelled(NamedTuple):
@@ -84,7 +84,9 @@ def _svhn(part: Part) -> Labelled:
         raise DataError("svhn is known by its test set only: ask for part 'test'")
     path, file = obtain(DATASETS["svhn"].files["test"])
     colour, labels = read_mat(path)
-    grey = (colour @ _GREY / 255).astype(np.float32)
+    grey = np.zeros(colour.shape[:3], np.float32)
+    for channel, share in enumerate(_GREY):
+        grey += np.float32(share / 255) * colour[..., channel]
     return Labelled(
         require_images(grey, 32, 32, file.path), require_labels(labels % 10, 10, file.path), 10, _described(file)
     )

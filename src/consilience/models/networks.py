@@ -1,8 +1,9 @@
 """Neural networks as pure functions: where to start, and logits of some inputs.
 
 LeNet-5 is written for CPUs: the batch is the last axis, so that every operation works on long runs of neighbouring
-numbers, and a convolution is one matrix product with the image's patches. Pooling comes before the bias and `tanh`,
-which gives the same numbers (both are increasing) with a quarter of the `tanh`s.
+numbers, and a convolution is one matrix product with the image's patches (of one channel, a sum of shifted images).
+Pooling comes before the bias and `tanh`, which gives the same numbers (both are increasing) with a quarter of the
+`tanh`s.
 """
 
 from __future__ import annotations
@@ -92,20 +93,52 @@ def _uniform_init(
             }
         return weights
 
-    return init
+    return jax.jit(init)
 
 
-def _convolve(weight: jax.Array, images: jax.Array) -> jax.Array:
-    """A 5 × 5 convolution of `(channels, height, width, batch)` as one product with all patches."""
-    channels, height, width, batch = images.shape
-    rows, columns = height - 4, width - 4
-    shifted = [images[:, i : i + rows, j : j + columns] for i in range(5) for j in range(5)]
-    patches = jnp.stack(shifted, 1).reshape(channels * 25, rows * columns * batch)
-    return (weight @ patches).reshape(len(weight), rows, columns, batch)
+def _plain_convolution(weight: jax.Array, images: jax.Array) -> jax.Array:
+    """A 5 × 5 convolution of `(channels, height, width, batch)` with a weight `(filters, channels · 25)`.
+
+    With one channel a product with the patches would have 25 terms for few filters, and making the patches would take
+    most of the time: there it is a sum of 25 shifted images, in one fused loop.
+    """
+    _, height, width, batch = images.shape
+    if len(images) == 1:
+        terms = [
+            taps[:, None, None, None] * shifted for taps, shifted in zip(weight.T, _shifted(images), strict=True)
+        ]
+        return sum(terms[1:], terms[0])
+    return (weight @ _patches(images)).reshape(len(weight), height - 4, width - 4, batch)
 
 
-@jax.custom_vjp
-def _pool(images: jax.Array) -> jax.Array:
+_convolve = jax.custom_vjp(_plain_convolution)
+
+
+def _convolve_forward(weight: jax.Array, images: jax.Array) -> tuple[jax.Array, Any]:
+    return _plain_convolution(weight, images), (weight, images)
+
+
+def _convolve_backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    weight, images = kept
+    flat = gradient.reshape(len(gradient), -1)
+    _, to_images = jax.vjp(_patches, images)
+    return flat @ _patches(images).T, to_images(weight.T @ flat)[0]
+
+
+_convolve.defvjp(_convolve_forward, _convolve_backward)
+
+
+def _patches(images: jax.Array) -> jax.Array:
+    """`(channels · 25, places · batch)`: what each tap of a 5 × 5 convolution sees."""
+    return jnp.stack(_shifted(images), 1).reshape(len(images) * 25, -1)
+
+
+def _shifted(images: jax.Array) -> list[jax.Array]:
+    _, height, width, _ = images.shape
+    return [images[:, i : i + height - 4, j : j + width - 4] for i in range(5) for j in range(5)]
+
+
+def _largest_of_squares(images: jax.Array) -> jax.Array:
     """The largest of each 2 × 2 square of `(channels, height, width, batch)`.
 
     With ties (a constant background has many) the gradient goes to the first of them alone: a maximum made of
@@ -115,8 +148,11 @@ def _pool(images: jax.Array) -> jax.Array:
     return jnp.maximum(wide[:, ::2], wide[:, 1::2])
 
 
+_pool = jax.custom_vjp(_largest_of_squares)
+
+
 def _pool_forward(images: jax.Array) -> tuple[jax.Array, Any]:
-    pooled = _pool(images)
+    pooled = _largest_of_squares(images)
     return pooled, (images, pooled)
 
 

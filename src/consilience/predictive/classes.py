@@ -12,8 +12,10 @@ Only sums over draws are kept, so memory is that of the inputs times the classes
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import InputError, NonFiniteError
+
+Logits = Callable[[Any, Any], Any]
+_PIECE = 32  # inputs looked at together: a convolution's patches of more would not stay in cache
+_PART = 2048  # inputs that one thread takes
 
 
 class ClassPredictions(NamedTuple):
@@ -66,7 +72,6 @@ class Predictor:
     Args:
         logits: `(parameters, inputs) -> (inputs, classes)`, for one draw; `parameters` as the draws are given.
         inputs: `(count, …)` what to predict.
-        batch: how many inputs to look at at once.
 
     >>> inputs = np.linspace(-1, 1, 5)[:, None]
     >>> predictor = Predictor(lambda w, x: jnp.concatenate([jnp.zeros_like(x), w * x], -1), inputs)
@@ -75,20 +80,24 @@ class Predictor:
     [0, 0, 0, 1, 1]
     """
 
-    def __init__(self, logits: Callable[[Any, Any], jax.Array], inputs: Any, batch: int = 2048) -> None:
+    def __init__(self, logits: Logits, inputs: Any) -> None:
         self.num_draws = 0
-        self._logits = logits
-        count = len(inputs)
-        self._parts = [jnp.asarray(inputs[start : start + batch]) for start in range(0, count, batch)]
+        self._count = len(inputs)
+        self._program = _program(logits)
+        self._parts = [inputs[start : start + _PART] for start in range(0, self._count, _PART)]
         self._sums: list[Any] = [None] * len(self._parts)
 
     def add(self, draws: Any) -> None:
         """Take in some draws: a pytree of arrays `(draws, …)`."""
         draws = jax.tree.map(jnp.asarray, draws)
-        for place, inputs in enumerate(self._parts):
-            new = self._program(draws, inputs)
-            old = self._sums[place]
-            self._sums[place] = new if old is None else jax.tree.map(jnp.add, old, new)
+
+        def look(part: Any) -> Any:
+            return jax.tree.map(np.asarray, self._program(draws, _in_pieces(part)))
+
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            for place, new in enumerate(threads.map(look, self._parts)):
+                old = self._sums[place]
+                self._sums[place] = new if old is None else jax.tree.map(np.add, old, new)
         self.num_draws += len(jax.tree.leaves(draws)[0])
 
     def add_all(self, draws: Iterable[Any]) -> None:
@@ -100,7 +109,7 @@ class Predictor:
         """The predictions from all draws so far."""
         if not self.num_draws:
             raise InputError("no draws to predict from: add some first")
-        first, second, entropy, bad = (np.concatenate([np.asarray(s[i]) for s in self._sums]) for i in range(4))
+        first, second, entropy, bad = (self._whole(term) for term in range(4))
         if bad.any():
             place = int(np.flatnonzero(bad)[0])
             raise NonFiniteError(f"the model's prediction for input {place} is not finite: check it for overflow")
@@ -108,19 +117,35 @@ class Predictor:
         variance = np.maximum(second / self.num_draws - mean**2, 0.0)
         return ClassPredictions(mean, np.sqrt(variance), entropy / self.num_draws, self.num_draws)
 
-    @cached_property
-    def _program(self) -> Any:
-        def one(sums: Any, draw: Any, inputs: jax.Array) -> Any:
-            values = self._logits(draw, inputs).astype(jnp.float32)
-            logs = jax.nn.log_softmax(values)
-            p = jnp.exp(logs)  # compiled in a way that may lose a NaN, so it is looked for before
-            terms = (p, p**2, -(p * logs).sum(-1), ~jnp.isfinite(values).all(-1))
-            return jax.tree.map(jnp.add, sums, terms)
+    def _whole(self, term: int) -> np.ndarray:
+        """One of the sums over draws, for all inputs; what fills up the last pieces is left out."""
+        parts = []
+        for part, sums in zip(self._parts, self._sums, strict=True):
+            parts.append(sums[term].reshape(-1, *sums[term].shape[2:])[: len(part)])
+        return np.concatenate(parts)
 
-        def some(draws: Any, inputs: jax.Array) -> Any:
-            example = jax.tree.map(lambda leaf: leaf[0], draws)
-            shape = jax.eval_shape(self._logits, example, inputs).shape
-            zero = (jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape[:1]), jnp.zeros(shape[:1]))
-            return jax.lax.scan(lambda sums, draw: (one(sums, draw, inputs), None), zero, draws)[0]
 
-        return jax.jit(some)
+def _in_pieces(inputs: Any) -> np.ndarray:
+    """`(pieces, a few, …)`; the last piece is filled up with inputs from the start."""
+    pieces = -(-len(inputs) // _PIECE)
+    return np.resize(inputs, (pieces * _PIECE, *inputs.shape[1:])).reshape(pieces, _PIECE, *inputs.shape[1:])
+
+
+@lru_cache(maxsize=16)
+def _program(logits: Logits) -> Any:
+    """From draws and pieces of inputs to sums over draws; a piece at a time, so that what it needs stays in cache."""
+
+    def one(sums: Any, draw: Any, inputs: jax.Array) -> Any:
+        values = logits(draw, inputs).astype(jnp.float32)
+        logs = jax.nn.log_softmax(values)
+        p = jnp.exp(logs)  # compiled in a way that may lose a NaN, so it is looked for before
+        terms = (p, p**2, -(p * logs).sum(-1), ~jnp.isfinite(values).all(-1))
+        return jax.tree.map(jnp.add, sums, terms)
+
+    def piece(draws: Any, inputs: jax.Array) -> Any:
+        example = jax.tree.map(lambda leaf: leaf[0], draws)
+        shape = jax.eval_shape(logits, example, inputs).shape
+        zero = (jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape[:1]), jnp.zeros(shape[:1]))
+        return jax.lax.scan(lambda sums, draw: (one(sums, draw, inputs), None), zero, draws)[0]
+
+    return jax.jit(lambda draws, pieces: jax.lax.map(lambda inputs: piece(draws, inputs), pieces))
