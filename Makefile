@@ -37,8 +37,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
 reproduce: $(VENV)/.installed
-	@if [ -e runs/reproduce-gmm ]; then $(BIN)/consilience resume runs/reproduce-gmm; \
-	else $(BIN)/consilience run gmm --out runs/reproduce-gmm; fi
+	@$(BIN)/consilience reproduce --out runs/reproduce
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict

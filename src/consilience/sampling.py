@@ -43,6 +43,8 @@ class Progress(NamedTuple):
     num_steps: int
     steps_per_second: float
     consensus_error: float
+    evaluated: float = 0.0
+    """The share of what follows sampling (an experiment's comparisons, predictions) that is done."""
 
 
 ShowProgress = Callable[[Progress], None]
@@ -105,7 +107,7 @@ def sample(
         run = Run(path)
         with run.locked():
             _Sampling(run, prepared, progress, checkpoint_seconds).go(prepared.initial_state(), 0)
-            _finish(run, problem, theory)
+            _finish(run, problem, theory, progress)
     return run
 
 
@@ -140,7 +142,7 @@ def resume(
             engine = ENGINES[status["engine"]](problem, run.plan)
             state, step = _restore(run, engine)
             _Sampling(run, engine, progress, checkpoint_seconds).go(state, step)
-        _finish(run, problem, theory)
+        _finish(run, problem, theory, progress)
     return run
 
 
@@ -161,13 +163,19 @@ def _restore(run: Run, engine: Engine) -> tuple[Any, int]:
     return state, step
 
 
-def _finish(run: Run, problem: Problem, theory: bool) -> None:
+def _finish(run: Run, problem: Problem, theory: bool, progress: ShowProgress | None) -> None:
     """Write the summary of a complete run, with what its experiment adds, and what the theory says about it."""
+    steps = run.plan.num_steps
+
+    def show(share: float) -> None:
+        if progress is not None:
+            progress(Progress(steps, steps, 0.0, 0.0, share))
+
     with disk_errors(run.path, f" All draws are safe; `consilience resume {run.path}` goes on."):
         summary = summarise(run)
         experiment = experiments.find(run.plan.problem)
         if experiment is not None:
-            experiment.analyse(run, problem, summary)
+            experiment.analyse(run, problem, summary, show)
         write_json(run.path / "summary.json", summary)
     if theory:
         write_run_theory(run, problem)

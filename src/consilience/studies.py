@@ -18,7 +18,7 @@ from typing import Any
 from consilience.errors import RunError
 from consilience.experiments import EXPERIMENTS
 from consilience.plans import Plan
-from consilience.reports import render_page
+from consilience.reports import Section, render_page
 from consilience.reports.run_report import details, theory_of
 from consilience.reports.tables import shown
 from consilience.runs.directory import require_free
@@ -63,7 +63,7 @@ def continue_study(path: Path, show: ShowRun) -> None:
 
 def report_study(path: Path) -> Path:
     """Redraw the study's report and the reports of its runs."""
-    study, runs = read_json(path / "study.json"), _runs(path)
+    study, runs = read_json(path / "study.json"), study_runs(path)
     experiment = EXPERIMENTS[study["experiment"]]
     for run in runs.values():
         run.report()
@@ -80,7 +80,8 @@ def report_study(path: Path) -> Path:
     }
     subtitle = f"Networks of {sizes} agents sample the same posterior"
     folded = {f"{run_name}: {name}": text for run_name, run in runs.items() for name, text in details(run).items()}
-    sections = [*experiment.study_sections(runs), *theory_of(main)]
+    verdict = Section("Verdict", experiment.verdict(summaries))
+    sections = [verdict, *experiment.study_sections(runs), *theory_of(main)]
     return render_page(path, experiment.title, subtitle, facts, sections, folded)
 
 
@@ -90,7 +91,7 @@ def is_study(path: Path) -> bool:
 
 
 def _compare(path: Path) -> None:
-    study, runs = read_json(path / "study.json"), _runs(path)
+    study, runs = read_json(path / "study.json"), study_runs(path)
     experiment = EXPERIMENTS[study["experiment"]]
     summaries: dict[str, dict[str, Any]] = {name: run.summary for name, run in runs.items()}
     main = summaries.get(experiment.main) or next(iter(summaries.values()))
@@ -98,7 +99,8 @@ def _compare(path: Path) -> None:
         write_json(path / "summary.json", {**main, **experiment.study_results(summaries)})
 
 
-def _runs(path: Path) -> dict[str, Run]:
+def study_runs(path: Path) -> dict[str, Run]:
+    """The runs of a complete study by name."""
     directories = {name: path / name for name in read_json(path / "study.json")["runs"]}
     missing = [str(where) for where in directories.values() if not (where / "summary.json").exists()]
     if missing:

@@ -8,7 +8,7 @@ import pytest
 import consilience as cs
 from consilience import studies
 from consilience.experiments import EXPERIMENTS
-from consilience.experiments.a9a import _split, read_accuracy
+from consilience.experiments.a9a import _split, packed, read_accuracy, unpacked
 from tests.datasets.test_loaders import require_here, where  # noqa: F401 - the fixture finds the data
 
 A9A = EXPERIMENTS["a9a"]
@@ -46,3 +46,10 @@ def test_a_short_study_learns_and_is_reported_beside_the_paper(tmp_path, where):
     page = studies.report_study(tmp_path / "study").read_text()
     assert "D-ULA (5 agents)" in page
     assert "84.38 %" in page
+
+
+def test_rows_packed_into_words_are_the_same_rows():
+    features = np.random.default_rng(0).integers(0, 2, (40, 123))
+    words = packed(features)
+    assert words.shape == (40, 4)
+    np.testing.assert_array_equal(unpacked(words, 123, np.float32), features)

@@ -90,6 +90,23 @@ def run(
     _finish(path, as_json)
 
 
+def reproduce(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory; an interrupted one is continued.")] = Path(
+        "runs/reproduce"
+    ),
+    steps: Steps = None,
+) -> None:
+    """Run all experiments of the paper in full (an hour or so), and write one page; continues where it was."""
+    from consilience import reproduction
+    from consilience.cli import display
+
+    with display.Display(quiet=False) as screen:
+        parts = [(part.directory, part.minutes) for part in reproduction.PARTS]
+        announce = screen.outline(parts)
+        page = reproduction.reproduce(out, screen.follow, lambda number, _: announce(number), steps)
+    typer.echo(f"Report: {page}")
+
+
 def resume(path: RunPath, as_json: Json = False) -> None:
     """Continue a run (or a study) that was interrupted."""
     from consilience import sampling, studies

@@ -78,8 +78,12 @@ class Display:
         if bar is None:
             return None
         task = bar.add_task(counted(plan.num_agents), total=plan.num_steps, rate="compiling …", error="")
+        comparing = bar.add_task("  predictions", total=1.0, rate="", error="", visible=False)
 
         def show(step: Step) -> None:
+            if step.evaluated:
+                bar.update(comparing, completed=step.evaluated, visible=True)
+                return
             bar.update(
                 task,
                 completed=step.step,
@@ -90,6 +94,23 @@ class Display:
                 bar.update(task, rate=f"{step.steps_per_second:,.0f} steps/s, comparing …")
 
         return show
+
+    def outline(self, parts: Sequence[tuple[str, float]]) -> Callable[[int], None]:
+        """Show how far a sequence of parts is, each with its weight; the function takes the number that begins."""
+        bar = self._progress
+        total = sum(weight for _, weight in parts)
+        task = None if bar is None else bar.add_task("all parts", total=total, rate="", error="")
+
+        def begin(number: int) -> None:
+            name = f"part {number + 1} of {len(parts)}: {parts[number][0]}"
+            if bar is None or task is None:
+                self.console.print(name, highlight=False)
+                return
+            for other in bar.task_ids:
+                bar.update(other, visible=other == task)
+            bar.update(task, completed=sum(weight for _, weight in parts[:number]), rate=name)
+
+        return begin
 
     def _warning(self, message: Warning | str, *_: Any) -> None:
         from consilience.errors import PlanWarning

@@ -25,6 +25,7 @@ app = typer.Typer(
 app.command("run")(commands.run)
 app.command("resume")(commands.resume)
 app.command("report")(commands.report)
+app.command("reproduce")(commands.reproduce)
 app.command("check")(commands.check)
 app.command("theory")(planning.theory)
 app.command("suggest")(planning.suggest)

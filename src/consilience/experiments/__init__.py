@@ -10,10 +10,12 @@ from consilience.experiments.a9a import A9A
 from consilience.experiments.base import Experiment
 from consilience.experiments.digits import Digits
 from consilience.experiments.gmm import GMM
+from consilience.experiments.mnist import PRIORS, MNISTScan
 from consilience.plans import Plan
 from consilience.problems import Problem
 
-EXPERIMENTS: dict[str, Experiment] = {"gmm": GMM(), "a9a": A9A(), "digits": Digits()}
+_ALL: tuple[Experiment, ...] = (GMM(), A9A(), *PRIORS.values(), MNISTScan(), Digits())
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in _ALL}
 
 
 def find(name: str | None) -> Experiment | None:

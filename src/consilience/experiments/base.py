@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from consilience.graphs import Graph
@@ -36,14 +36,22 @@ class Experiment(Protocol):
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
         """The paper's plan for so many agents; another graph or number of steps adapts its schedules."""
 
-    def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any]) -> None:
-        """Add to the summary of a finished run; may store what reports need in its directory."""
+    def analyse(
+        self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: Callable[[float], None]
+    ) -> None:
+        """Add to the summary of a finished run; may store what reports need in its directory.
+
+        What takes long calls `show` with the share that is done.
+        """
 
     def sections(self, run: RunDirectory) -> list[Section]:
         """What the report of one run shows about this experiment."""
 
     def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """Entries of the study's summary that compare its runs."""
+
+    def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
+        """What the study shows, in plain words and from its numbers: reproduced, better or worse, and why."""
 
     def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """What the report of the whole study shows."""

@@ -1,9 +1,15 @@
-"""What experiments with classifiers share: every agent's predictions on familiar and strange inputs, scored."""
+"""What experiments with classifiers share: every agent's predictions on familiar and strange inputs, scored.
+
+What is stored for the report, in `predictions.zarr`: for the held-out inputs, and with the suffix `_NAME` for each
+set of strange ones, every agent's `confidence` in its `predicted` class and the `deviation` of that over draws; for
+sets with labels also the `confusion` (how many of a true class were taken for each class) and the mean `probability`
+of each class by true class.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray
@@ -13,7 +19,16 @@ from consilience.predictive import ClassPredictions, Predictor, detect, paramete
 from consilience.runs import RunDirectory
 
 Logits = Callable[[Any, Any], Any]
+ShowShare = Callable[[float], None]
 _CURVE = 15
+
+
+class Strange(NamedTuple):
+    """Inputs from elsewhere; with labels if they have classes of the model's, as house numbers have digits."""
+
+    inputs: np.ndarray
+    labels: np.ndarray | None = None
+    source: str = ""
 
 
 def predictions(run: RunDirectory, logits: Logits, inputs: np.ndarray, agent: int) -> ClassPredictions:
@@ -25,7 +40,12 @@ def predictions(run: RunDirectory, logits: Logits, inputs: np.ndarray, agent: in
 
 
 def analyse_classifier(
-    run: RunDirectory, logits: Logits, test: Labelled, strange: Mapping[str, np.ndarray], summary: dict[str, Any]
+    run: RunDirectory,
+    logits: Logits,
+    test: Labelled,
+    strange: Mapping[str, Strange],
+    summary: dict[str, Any],
+    show: ShowShare,
 ) -> None:
     """Add every agent's scores to a summary, and store its predictions for the report.
 
@@ -35,18 +55,23 @@ def analyse_classifier(
         test: held-out inputs with labels.
         strange: inputs from elsewhere, by name.
         summary: takes the scores.
+        show: called with the share that is done.
     """
-    found = {}
-    for row in summary["agents"]:
+    variables: list[dict[str, Any]] = []
+    agents = summary["agents"]
+    for place, row in enumerate(agents):
         familiar = predictions(run, logits, test.inputs, row["agent"])
         row |= _familiar_scores(familiar, test.labels)
         row["out_of_distribution"] = {}
-        elsewhere = {name: predictions(run, logits, inputs, row["agent"]) for name, inputs in strange.items()}
-        for name, one in elsewhere.items():
-            row["out_of_distribution"][name] = {**_confidence(one), **_detection(familiar, one)}
-        found[row["agent"]] = (familiar, elsewhere)
-    _store(run, test.labels, found)
-    agents = summary["agents"]
+        stored = _per_input(familiar, test.labels, "")
+        for done, (name, one) in enumerate(strange.items()):
+            show((place + (1 + done) / (1 + len(strange))) / len(agents))
+            found = predictions(run, logits, one.inputs, row["agent"])
+            row["out_of_distribution"][name] = _strange_scores(familiar, found, one.labels)
+            stored |= _per_input(found, one.labels, f"_{name}")
+        variables.append(stored)
+    _store(run, test.labels, strange, [row["agent"] for row in agents], variables)
+    summary["method"] = method_of(summary, run.plan.sampler.temperature)
     summary["accuracy_mean"] = float(np.mean([row["accuracy"] for row in agents]))
     summary["accuracy_std"] = float(np.std([row["accuracy"] for row in agents]))
     summary["in_distribution"] = _mean([row["in_distribution"] for row in agents])
@@ -67,6 +92,18 @@ def method_of(summary: Mapping[str, Any], temperature: float) -> str:
     return "C-ULA" if temperature > 0 else "SGD"
 
 
+def result_rows(summaries: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each run of a study, for its `results`."""
+    kept = ("method", "num_agents", "accuracy_mean", "accuracy_std", "in_distribution", "out_of_distribution")
+    return [
+        {
+            **{name: summary[name] for name in kept},
+            "agents": [{"agent": one["agent"], "accuracy": one["accuracy"]} for one in summary["agents"]],
+        }
+        for summary in summaries.values()
+    ]
+
+
 def _familiar_scores(found: ClassPredictions, labels: np.ndarray) -> dict[str, Any]:
     scores = score(found.probabilities, labels)
     return {
@@ -78,6 +115,19 @@ def _familiar_scores(found: ClassPredictions, labels: np.ndarray) -> dict[str, A
             "ece": scores.calibration_error,
         },
     }
+
+
+def _strange_scores(
+    familiar: ClassPredictions, found: ClassPredictions, labels: np.ndarray | None
+) -> dict[str, float]:
+    """Of inputs without labels of ours no prediction is right, so all their confidence is calibration error."""
+    confidence = _confidence(found)
+    if labels is None:
+        right = {"ece": confidence["confidence_mean"]}
+    else:
+        scores = score(found.probabilities, labels)
+        right = {"accuracy": scores.accuracy, "ece": scores.calibration_error}
+    return {**confidence, **right, **_detection(familiar, found)}
 
 
 def _confidence(found: ClassPredictions) -> dict[str, float]:
@@ -105,19 +155,42 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
-def _store(run: RunDirectory, labels: np.ndarray, found: Mapping[int, Any]) -> None:
-    """Keep each agent's confidence on every input, and the reliability of its predictions."""
-    agents = list(found)
-    curves = [reliability(found[agent][0].probabilities, labels, _CURVE) for agent in agents]
-    variables: dict[str, Any] = {
-        "confidence": (("agent", "input"), np.stack([found[agent][0].confidence for agent in agents])),
-        "predicted": (("agent", "input"), np.stack([found[agent][0].labels for agent in agents])),
-        "label": (("input",), labels),
-        "bin_share": (("agent", "bin"), np.stack([curve.share for curve in curves])),
-        "bin_confidence": (("agent", "bin"), np.stack([curve.confidence for curve in curves])),
-        "bin_accuracy": (("agent", "bin"), np.stack([curve.accuracy for curve in curves])),
+def _per_input(found: ClassPredictions, labels: np.ndarray | None, suffix: str) -> dict[str, Any]:
+    """What is stored of one agent's predictions: dimensions and values by name."""
+    inputs = (f"input{suffix}",)
+    stored: dict[str, Any] = {
+        "confidence": (inputs, found.confidence.astype(np.float32)),
+        "deviation": (inputs, found.confidence_deviation.astype(np.float32)),
+        "predicted": (inputs, found.labels.astype(np.int32)),
     }
-    for name in found[agents[0]][1]:
-        values = np.stack([found[agent][1][name].confidence for agent in agents])
-        variables[f"confidence_{name}"] = (("agent", f"{name}_input"), values)
-    xarray.Dataset(variables, {"agent": agents}).to_zarr(run.path / "predictions.zarr", mode="w", consolidated=False)
+    if labels is not None:
+        classes = found.probabilities.shape[1]
+        counts = np.zeros((classes, classes), int)
+        np.add.at(counts, (labels, found.labels), 1)
+        sums = np.zeros((classes, classes))
+        np.add.at(sums, labels, found.probabilities)
+        stored["confusion"] = (("true", "class"), counts)
+        stored["probability"] = (("true", "class"), sums / np.maximum(counts.sum(1, keepdims=True), 1))
+        curve = reliability(found.probabilities, labels, _CURVE)
+        for name in ("share", "confidence", "accuracy"):
+            stored[f"bin_{name}"] = (("bin",), getattr(curve, name))
+    return {name + suffix: value for name, value in stored.items()}
+
+
+def _store(
+    run: RunDirectory,
+    labels: np.ndarray,
+    strange: Mapping[str, Strange],
+    agents: list[int],
+    by_agent: list[dict[str, Any]],
+) -> None:
+    variables: dict[str, Any] = {
+        name: (("agent", *dimensions), np.stack([stored[name][1] for stored in by_agent]))
+        for name, (dimensions, _) in by_agent[0].items()
+    }
+    variables["label"] = (("input",), labels)
+    for name, one in strange.items():
+        if one.labels is not None:
+            variables[f"label_{name}"] = ((f"input_{name}",), one.labels)
+    dataset = xarray.Dataset(variables, {"agent": agents}, {"strange": list(strange)})
+    dataset.to_zarr(run.path / "predictions.zarr", mode="w", consolidated=False)

@@ -14,12 +14,19 @@ import numpy as np
 
 from consilience import graphs
 from consilience.datasets import Labelled, load, splits
-from consilience.experiments.classification import analyse_classifier, method_of, read_predictions
+from consilience.experiments.classification import (
+    ShowShare,
+    Strange,
+    analyse_classifier,
+    read_predictions,
+    result_rows,
+)
+from consilience.experiments.classifier_tables import agent_table, label, method_table
 from consilience.graphs import Graph
 from consilience.models import classifier, mlp
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.reports import Section, prediction_figures, tables
+from consilience.reports import Section, prediction_figures
 from consilience.runs import RunDirectory
 from consilience.samplers import dula
 from consilience.schedules import FromTo
@@ -68,12 +75,11 @@ class Digits:
         shards = [(train.inputs[own], train.labels[own]) for own in rows]
         return classifier(self.network, shards, "normal", _PRIOR_SCALE, self.title)
 
-    def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any]) -> None:
+    def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: ShowShare) -> None:
         """Every agent's predictions on held-out and on strange images."""
         _, test = _parts(run.plan.seed)
-        summary["method"] = method_of(summary, run.plan.sampler.temperature)
         summary["settings"] = _SETTINGS
-        analyse_classifier(run, self.network.logits, test, _strange(test.inputs), summary)
+        analyse_classifier(run, self.network.logits, test, _strange(test.inputs), summary, show)
 
     def sections(self, run: RunDirectory) -> list[Section]:
         """Accuracy, calibration and strange images of one run."""
@@ -84,7 +90,7 @@ class Digits:
                 "Class probabilities averaged over the draws of the second half of the run, on "
                 f"{_HELD_OUT} held-out images. {_SETTINGS}.",
                 {"reliability": prediction_figures.reliability(read_predictions(run))},
-                tables.rows(_agent_rows(summary), _AGENT_COLUMNS),
+                agent_table(summary),
             ),
             Section(
                 "Strange images",
@@ -96,80 +102,39 @@ class Digits:
 
     def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each method."""
-        kept = ("method", "num_agents", "accuracy_mean", "accuracy_std", "in_distribution", "out_of_distribution")
-        results = []
-        for summary in summaries.values():
-            row = {name: summary[name] for name in kept}
-            row["agents"] = [{"agent": one["agent"], "accuracy": one["accuracy"]} for one in summary["agents"]]
-            results.append(row)
-        return {"results": results, "paper": None}
+        return {"results": result_rows(summaries), "paper": None}
+
+    def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
+        """What the study shows, in words, from its numbers."""
+        main, point = summaries.get("d-ula-5"), summaries.get("sgd")
+        if main is None or point is None:
+            return ""
+        gain = 100 * (main["accuracy_mean"] - point["accuracy_mean"])
+        spread = 100 * main["accuracy_std"]
+        kinds = {kind: scores["auroc"] - point["out_of_distribution"][kind]["auroc"]
+                 for kind, scores in main["out_of_distribution"].items()}  # fmt: skip
+        better = [kind for kind, difference in kinds.items() if difference > 0]
+        told = f"tell {' and '.join(better)} images apart better" if better else "tell strange images apart no better"
+        beside = "level with" if abs(gain) < 0.05 else f"{abs(gain):.1f} points {'above' if gain > 0 else 'below'}"
+        return (
+            f"The five agents, each with a fifth of the images, are {beside} SGD with all of them; their accuracies "
+            f"differ by {spread:.1f} points (standard deviation). Their posteriors {told} than SGD does. "
+            "The paper has no such experiment."
+        )
 
     def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """The methods side by side."""
         summaries = {name: run.summary for name, run in runs.items()}
-        stored = {_label(summaries[name]): read_predictions(run) for name, run in runs.items()}
+        stored = {label(summaries[name]): read_predictions(run) for name, run in runs.items()}
         return [
             Section(
                 "Accuracy, calibration and strange images",
-                f"{_verdict(summaries)} {_SETTINGS}. Predictions on {_HELD_OUT} held-out images; AUROC for telling "
-                "strange images from them by the entropy of the prediction; the paper has no such experiment.",
+                f"{_SETTINGS}. Predictions on {_HELD_OUT} held-out images; AUROC for telling "
+                "strange images from them by the entropy of the prediction.",
                 {"methods": prediction_figures.methods(stored)},
-                tables.rows([_method_row(summary) for summary in summaries.values()], _METHOD_COLUMNS),
+                method_table(summaries),
             )
         ]
-
-
-_AGENT_COLUMNS = {
-    "": "name", "Accuracy": "accuracy", "Log loss": "log_loss", "Brier": "brier", "ECE": "ece",
-    "Confidence": "confidence", "on inverted": "inverted", "on scrambled": "scrambled",
-    "AUROC inverted": "auroc_inverted", "AUROC scrambled": "auroc_scrambled",
-}  # fmt: skip
-_METHOD_COLUMNS = {"Method": "name", **{title: key for title, key in _AGENT_COLUMNS.items() if title}}
-
-
-def _scored(row: Mapping[str, Any], name: str, accuracy: float) -> dict[str, Any]:
-    inside, outside = row["in_distribution"], row["out_of_distribution"]
-    return {
-        "name": name,
-        "accuracy": f"{100 * accuracy:.2f} %",
-        "log_loss": inside["log_loss"],
-        "brier": inside["brier"],
-        "ece": inside["ece"],
-        "confidence": inside["confidence_mean"],
-        **{kind: scores["confidence_mean"] for kind, scores in outside.items()},
-        **{f"auroc_{kind}": scores["auroc"] for kind, scores in outside.items()},
-    }
-
-
-def _agent_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [_scored(row, f"agent {row['agent'] + 1}", row["accuracy"]) for row in summary["agents"]]
-
-
-def _method_row(summary: Mapping[str, Any]) -> dict[str, Any]:
-    return _scored(summary, _label(summary), summary["accuracy_mean"])
-
-
-def _label(summary: Mapping[str, Any]) -> str:
-    agents = f" ({summary['num_agents']} agents)" if summary["num_agents"] > 1 else ""
-    return summary["method"] + agents
-
-
-def _verdict(summaries: Mapping[str, dict[str, Any]]) -> str:
-    """What the study shows, in words, from its numbers."""
-    main, point = summaries.get("d-ula-5"), summaries.get("sgd")
-    if main is None or point is None:
-        return ""
-    gain = 100 * (main["accuracy_mean"] - point["accuracy_mean"])
-    spread = 100 * main["accuracy_std"]
-    kinds = {kind: scores["auroc"] - point["out_of_distribution"][kind]["auroc"]
-             for kind, scores in main["out_of_distribution"].items()}  # fmt: skip
-    better = [kind for kind, difference in kinds.items() if difference > 0]
-    told = f"tell {' and '.join(better)} images apart better" if better else "tell strange images apart no better"
-    beside = "level with" if abs(gain) < 0.05 else f"{abs(gain):.1f} points {'above' if gain > 0 else 'below'}"
-    return (
-        f"The five agents, each with a fifth of the images, are {beside} SGD with all of them; their accuracies "
-        f"differ by {spread:.1f} points (standard deviation). Their posteriors {told} than SGD does."
-    )
 
 
 @lru_cache(maxsize=8)
@@ -183,6 +148,7 @@ def _parts(seed: int) -> tuple[Labelled, Labelled]:
     )
 
 
-def _strange(images: np.ndarray) -> dict[str, np.ndarray]:
+def _strange(images: np.ndarray) -> dict[str, Strange]:
     scramble = np.random.default_rng(0).permutation(64)
-    return {"inverted": 1 - images, "scrambled": images.reshape(-1, 64)[:, scramble].reshape(images.shape)}
+    scrambled = images.reshape(-1, 64)[:, scramble].reshape(images.shape)
+    return {"inverted": Strange(1 - images), "scrambled": Strange(scrambled)}

@@ -1,0 +1,194 @@
+"""The paper's third experiment: LeNet-5 on MNIST with SGD, C-ULA and D-ULA(5), and what it makes of strange images.
+
+Five agents hold 12,000 of the 60,000 images each; training takes 10 epochs, predictions average the class
+probabilities of draws from the second half. Strange images are house numbers (SVHN, grey), clothing and cursive
+characters. All are 32 × 32 with values between 0 and 1.
+
+The paper's step size for D-ULA lies on the edge of stability, where some seeds never learn. Ours are the same for all
+methods and train for every seed; the report says both in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from consilience import graphs
+from consilience.datasets import Labelled, load, splits
+from consilience.experiments import mnist_report
+from consilience.experiments.classification import ShowShare, Strange, analyse_classifier, result_rows
+from consilience.graphs import Graph
+from consilience.models import classifier, lenet5
+from consilience.models.classifier import Prior
+from consilience.plans import Plan
+from consilience.problems import Problem
+from consilience.reports import Section
+from consilience.runs import RunDirectory
+from consilience.samplers import dula
+from consilience.schedules import FromTo
+
+_EPOCHS = 10
+_IMAGES = 60_000
+_DRAWS = 20
+_BATCH_OF_NETWORK = 240  # images that all agents together look at in a step
+_NETWORK = lenet5()
+
+
+@dataclass(frozen=True)
+class MNIST:
+    """The MNIST experiment with one prior.
+
+    Attributes:
+        name: what the command line calls it.
+        prior: of the weights.
+        scale: of a normal prior, in units of `1/sqrt(fan_in)`.
+        temperature: of C-ULA and D-ULA.
+    """
+
+    name: str = "mnist"
+    prior: Prior = "normal"
+    scale: float = 2.0
+    temperature: float = 0.3
+
+    title = "LeNet-5 on MNIST, and images from elsewhere"
+    main = "d-ula-5"
+
+    def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
+        """SGD and C-ULA with all images, D-ULA with 5 agents."""
+        alone = self.plan(1, None, num_steps)
+        return {"sgd": _at(alone, 0.0), "c-ula": alone, "d-ula-5": self.plan(5, None, num_steps)}
+
+    def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
+        """The same step sizes and images a step for every network; draws come from the second half of the steps."""
+        graph, batch = graph or graphs.ring(num_agents), max(1, _BATCH_OF_NETWORK // num_agents)
+        steps = num_steps or _EPOCHS * (_IMAGES // num_agents // batch)
+        pull = 0.9 * graph.proven_consensus_limit if graph.num_edges else 1.0
+        return Plan(
+            problem=self.name,
+            graph=graph,
+            sampler=dula(FromTo(start=2e-5, end=1e-6, num_steps=steps, exponent=0.55), pull, self.temperature),
+            num_steps=steps,
+            burn_in=steps // 2,
+            store_every=max(1, (steps - steps // 2) // _DRAWS),
+            batch_size=batch,
+        )
+
+    def problem_of(self, plan: Plan) -> Problem:
+        """The training images dealt out by the plan's seed; all agents start at the same random network.
+
+        Agents that start apart spend the first epoch on agreeing, and the average of different random networks is a
+        poor place to begin from.
+        """
+        train = _images("mnist", "train")
+        rows = splits.equal(len(train.labels), plan.num_agents, plan.seed)
+        shards = [(train.inputs[own], train.labels[own]) for own in rows]
+        problem = classifier(_NETWORK, shards, self.prior, self.scale, self.title)
+        return replace(problem, init=lambda key: _NETWORK.init(jax.random.key(plan.seed)))
+
+    def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: ShowShare) -> None:
+        """Every agent's predictions on MNIST's test images and on images from elsewhere."""
+        strange = _strange()
+        test = _images("mnist", "test")
+        summary["settings"] = mnist_report.settings(run.plan, self.prior, self.scale)
+        summary["paper_settings"] = mnist_report.PAPER_SETTINGS
+        summary["data"] = [test.source, *(one.source for one in strange.values())]
+        analyse_classifier(run, _NETWORK.logits, test, strange, summary, show)
+        summary["paper"] = mnist_report.PAPER.get(summary["method"])
+        mnist_report.store_examples(run, test.inputs, strange["svhn"].inputs)
+
+    def sections(self, run: RunDirectory) -> list[Section]:
+        """Accuracy, calibration and strange images of one run."""
+        return mnist_report.run_sections(run)
+
+    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """One row for each method, beside the paper's figures."""
+        return {"results": result_rows(summaries), "paper": mnist_report.PAPER}
+
+    def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
+        """Beside the paper, method by method."""
+        return mnist_report.verdict(summaries)
+
+    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+        """The paper's tables and figures, and what it does not show."""
+        return mnist_report.study_sections(runs)
+
+
+@dataclass(frozen=True)
+class MNISTScan:
+    """D-ULA(5) at several temperatures with two priors: what each does to accuracy and confidence."""
+
+    name: str = "mnist-scan"
+    title = "LeNet-5 on MNIST: temperatures and priors"
+    main = "normal-1"
+    temperatures = (0.0, 0.1, 0.3, 1.0)
+
+    def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
+        """One run for each temperature and prior."""
+        return {
+            f"{prior}-{temperature:g}": _at(PRIORS[prior].plan(5, None, num_steps), temperature)
+            for prior in PRIORS
+            for temperature in self.temperatures
+        }
+
+    def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
+        """The plan with the normal prior at temperature 1."""
+        return _at(PRIORS["normal"].plan(num_agents, graph, num_steps), 1.0)
+
+    def problem_of(self, plan: Plan) -> Problem:
+        """That of the prior which the plan names."""
+        return next(one for one in PRIORS.values() if one.name == plan.problem).problem_of(plan)
+
+    def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: ShowShare) -> None:
+        """As for the single experiment, which the runs' plans name."""
+        PRIORS["normal"].analyse(run, problem, summary, show)
+
+    def sections(self, run: RunDirectory) -> list[Section]:
+        """As for the single experiment."""
+        return mnist_report.run_sections(run)
+
+    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """One row for each temperature and prior."""
+        rows = result_rows(summaries)
+        for row, name in zip(rows, summaries, strict=True):
+            prior, _, temperature = name.rpartition("-")
+            row |= {"prior": prior, "temperature": float(temperature)}
+        return {"results": rows, "paper": mnist_report.PAPER}
+
+    def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
+        """Which setting the paper's figures correspond to."""
+        return mnist_report.scan_verdict(self.study_results(summaries))
+
+    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+        """The trade-off between accuracy and confidence."""
+        return mnist_report.scan_sections(self.study_results({name: run.summary for name, run in runs.items()}))
+
+
+PRIORS = {"normal": MNIST(), "uniform": MNIST("mnist-uniform", "uniform", 1.0)}
+
+
+def _at(plan: Plan, temperature: float) -> Plan:
+    return plan.replace(sampler=plan.sampler.model_copy(update={"temperature": temperature}))
+
+
+@lru_cache(maxsize=4)
+def _images(name: str, part: Any) -> Labelled:
+    """A data set with images of 32 × 32."""
+    found = load(name, part)
+    if found.inputs.shape[1:] == (32, 32):
+        return found
+    grown = jax.image.resize(found.inputs, (len(found.inputs), 32, 32), "linear")
+    return found._replace(inputs=np.asarray(grown))
+
+
+def _strange() -> dict[str, Strange]:
+    numbers = _images("svhn", "test")
+    others = {name: _images(name, "test") for name in ("fashion-mnist", "kmnist")}
+    return {
+        "svhn": Strange(numbers.inputs, numbers.labels, numbers.source),
+        **{name: Strange(one.inputs, None, one.source) for name, one in others.items()},
+    }

@@ -1,0 +1,164 @@
+"""MNIST, shortened and with few images: the study, its tables beside the paper's, the scan, the reproduction."""
+
+import json
+import os
+
+import jax
+import numpy as np
+import pytest
+
+import consilience as cs
+from consilience import reproduction, studies
+from consilience.errors import RunError
+from consilience.experiments import EXPERIMENTS, mnist, mnist_report
+from consilience.experiments.classification import read_predictions
+from consilience.models import mlp
+from tests.datasets.test_loaders import BESIDE, require_here
+
+MNIST = EXPERIMENTS["mnist"]
+
+
+@pytest.fixture(scope="module")
+def few_images():
+    """The first images of every set and a small network that compiles quickly, so that a study takes seconds.
+
+    LeNet-5's own gradients are checked in `tests/models`, its figures come from `make reproduce`.
+    """
+    whole = mnist._images
+
+    def first(name, part):
+        found = whole(name, part)
+        count = 2000 if part == "train" else 300
+        return found._replace(inputs=found.inputs[:count], labels=found.labels[:count])
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "CONSILIENCE_DATA" not in os.environ and BESIDE.is_dir():
+            patch.setenv("CONSILIENCE_DATA", str(BESIDE))
+        for name in ("mnist", "svhn", "fashion-mnist", "kmnist"):
+            require_here(name)
+        patch.setattr(mnist, "_images", first)
+        patch.setattr(mnist, "_NETWORK", mlp(32 * 32, [16], 10))
+        yield
+
+
+@pytest.fixture(scope="module")
+def study(few_images, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mnist") / "study"
+    step_size = cs.FromTo(start=6e-4, end=6e-5, num_steps=120, exponent=0.55)  # for a thirtieth of the images
+    plans = {
+        name: plan.replace(sampler=plan.sampler.model_copy(update={"step_size": step_size}))
+        for name, plan in MNIST.plans(num_steps=120).items()
+    }
+    studies.start_study("mnist", plans, path, lambda plan: None)
+    return path
+
+
+def test_results_stand_beside_the_paper(study):
+    summary = json.loads((study / "summary.json").read_text())
+    rows = {row["method"]: row for row in summary["results"]}
+    assert list(rows) == ["SGD", "C-ULA", "D-ULA"]
+    assert summary["paper"]["D-ULA"]["accuracy"][2] == 0.9839
+    assert len(rows["D-ULA"]["agents"]) == 5
+    for row in rows.values():
+        assert row["accuracy_mean"] > 0.5  # 120 steps of 2,000 images are enough to be far from chance, 0.1
+        assert set(row["out_of_distribution"]) == {"svhn", "fashion-mnist", "kmnist"}
+        for scores in row["out_of_distribution"].values():
+            assert 0 <= scores["auroc"] <= 1
+            assert 0.1 <= scores["confidence_mean"] <= 1
+            assert 0 <= scores["ece"] <= 1
+        assert "accuracy" in row["out_of_distribution"]["svhn"]
+        assert "accuracy" not in row["out_of_distribution"]["kmnist"]  # its classes are not digits
+        assert row["in_distribution"]["confidence_std"] > 0
+    assert "temperature" in summary["settings"]
+    assert "rebuilt" in " ".join(summary["data"]) or "official" in " ".join(summary["data"])
+
+
+def test_confusion_counts_every_image_once(study):
+    run = cs.Run(study / "d-ula-5")
+    found = read_predictions(run)
+    labels = found["label"].to_numpy()
+    for agent in range(5):
+        counts = found["confusion"].to_numpy()[agent]
+        np.testing.assert_array_equal(counts.sum(1), np.bincount(labels, minlength=10))
+        assert np.trace(counts) / 300 == pytest.approx(run.summary["agents"][agent]["accuracy"])
+        np.testing.assert_allclose(found["probability"].to_numpy()[agent].sum(1), 1, atol=1e-4)
+
+
+def test_the_report_has_the_papers_tables_and_figures(study):
+    page = studies.report_study(study).read_text()
+    titles = ("Verdict", "Confusion", "Average probabilities", "Single images", "SVHN, low", "agent 5")
+    for words in (*titles, "98.52 %", "0.849 (0.154)", "starts at a random network of its own"):
+        assert words in page, words
+    for name in ("methods", "confusion", "probabilities", "examples"):
+        assert (study / "figures" / f"{name}.png").stat().st_size > 5_000
+    assert "Images from elsewhere" in (study / "c-ula" / "report.html").read_text()
+
+
+def test_examples_are_the_images_that_agents_are_sure_less_sure_and_unsure_of(study):
+    run = cs.Run(study / "d-ula-5")
+    examples, found = mnist_report._read_examples(run), read_predictions(run)
+    about = examples.attrs["about"]
+    assert [one["kind"] for one in about] == ["MNIST"] * 3 + ["SVHN"] * 3
+    sure = found["confidence"].mean("agent").to_numpy()[[one["place"] for one in about[:3]]]
+    assert sure[0] > sure[1] > sure[2]
+    image = mnist._images("mnist", "test").inputs[about[1]["place"]]
+    np.testing.assert_array_equal(examples["image"].to_numpy()[1], image)
+
+
+def test_verdicts_follow_the_numbers(study):
+    summaries = {name: run.summary for name, run in studies.study_runs(study).items()}
+    assert "worse by" in MNIST.verdict(summaries)
+    for summary in summaries.values():
+        paper = mnist_report.PAPER[summary["method"]]
+        summary["accuracy_mean"] = float(np.mean(paper["accuracy"]))
+    assert MNIST.verdict(summaries).count("reproduced") == 3
+
+
+def test_all_agents_start_at_the_same_network(few_images):
+    plan = MNIST.plan(5, num_steps=10)
+    problem = MNIST.problem_of(plan)
+    first, second = (problem.init(jax.random.key(agent)) for agent in (0, 1))
+    np.testing.assert_array_equal(first["layer_1"]["weight"], second["layer_1"]["weight"])
+    other = MNIST.problem_of(plan.replace(seed=1)).init(jax.random.key(0))
+    assert (other["layer_1"]["weight"] != first["layer_1"]["weight"]).any()
+
+
+def test_a_step_looks_at_as_many_images_in_every_network():
+    one, five = MNIST.plan(1), MNIST.plan(5)
+    assert one.batch_size == 5 * five.batch_size
+    assert one.num_steps == five.num_steps
+    assert five.num_steps * five.batch_size == pytest.approx(10 * 12_000, rel=0.01)  # 10 epochs
+
+
+def test_reproduction_continues_and_averages_over_seeds(few_images, tmp_path, monkeypatch):
+    parts = [reproduction.Part("mnist", 0), reproduction.Part("mnist", 1), reproduction.Part("mnist-scan")]
+    monkeypatch.setattr(reproduction, "PARTS", tuple(parts))
+    monkeypatch.setattr(type(EXPERIMENTS["mnist-scan"]), "temperatures", (1.0,))
+    monkeypatch.setattr(type(MNIST), "plans", lambda self, num_steps: {"d-ula-5": self.plan(5, None, num_steps)})
+    begun = []
+
+    def stop_at_second(number, part):
+        begun.append(part.directory)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduction.reproduce(tmp_path / "all", lambda plan: None, stop_at_second, num_steps=24)
+    first = (tmp_path / "all/mnist-seed-0/d-ula-5/status.json").stat().st_mtime_ns
+    page = reproduction.reproduce(tmp_path / "all", lambda plan: None, lambda *_: None, num_steps=24)
+    assert (tmp_path / "all/mnist-seed-0/d-ula-5/status.json").stat().st_mtime_ns == first  # not sampled again
+    found = json.loads((tmp_path / "all/summary.json").read_text())
+    means = {row["method"]: row for row in found["mnist_mean_over_seeds"]}
+    both = [found["results"][f"mnist-seed-{seed}"][0]["accuracy_mean"] for seed in (0, 1)]
+    assert means["D-ULA"]["accuracy"] == pytest.approx(100 * np.mean(both))
+    assert means["D-ULA"]["num_seeds"] == 2
+    text = page.read_text()
+    for words in ("mean over seeds", "Nearest to the paper", "uniform prior", "temperature"):
+        assert words in text
+    assert (tmp_path / "all/figures/mnist-scan-trade-off.png").exists()
+
+
+def test_reproduction_leaves_other_directories_alone(tmp_path):
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(RunError, match="holds no reproduction"):
+        reproduction.reproduce(tmp_path, lambda plan: None, lambda *_: None)
