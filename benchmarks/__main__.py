@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from benchmarks import against_others, memory, scaling, storing
+from benchmarks import a9a, against_others, lenet, memory, scaling, storing
 from benchmarks.table import Line, Skipped, header
 
 COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "mixture": against_others.mixture_of_five,
     "centralized": against_others.centralized,
+    "a9a": a9a.a9a,
+    "a9a-rows": a9a.dense_rows,
+    "lenet": lenet.lenet,
     "chains": scaling.chains,
     "agents": scaling.agents,
     "storing": storing.storing,

@@ -18,7 +18,8 @@ import numpy as np
 from benchmarks.setting import STORE_EVERY, require_same_gradient
 from benchmarks.timing import Contestant, seconds_of
 from consilience import Plan, Problem
-from consilience.problems import Parameters, network_gradients
+from consilience.gradients import network_gradients
+from consilience.problems import Parameters
 
 Gradient = Callable[[Any, Any], Any]
 

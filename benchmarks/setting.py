@@ -2,6 +2,7 @@
 
 Every agent holds 20 rows of the mixture. `α_k` falls from 0.01 to 0.0001 and `β_k` from 0.36 to 0.24, both as
 polynomials in `k`, over however many steps are made; the noise has variance `n`. A draw is kept every 10 steps.
+The comparisons on a9a and MNIST have other problems and plans, and share the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import jax
@@ -20,8 +22,9 @@ from consilience import Plan, Problem, dula, graphs, sample, sampling
 from consilience.engines import Simulation
 from consilience.errors import PlanWarning
 from consilience.experiments.gmm import GMM
+from consilience.gradients import network_gradients
 from consilience.models import tied_mixture
-from consilience.problems import Parameters, network_gradients
+from consilience.problems import Parameters
 from consilience.sampling import Run, ShowProgress
 from consilience.schedules import FromTo
 
@@ -92,7 +95,23 @@ def bare(problem: Problem, plan: Plan) -> Contestant:
 def require_same_gradient(gradients: Callable[[np.ndarray], np.ndarray], problem: Problem) -> None:
     """Check that a contestant computes the same gradients `∇U_i`, `(num_agents, 2)`, as the engine."""
     positions = np.random.default_rng(0).normal(size=(problem.num_agents, 2)).astype(np.float32)
-    data = problem.stacked_shards(np.float32)
-    engine_gradients = network_gradients(problem, Parameters.of(problem, np.dtype("float32")))
-    expected = engine_gradients(positions[None], data, None, np.ones(problem.num_agents, np.float32), False)[0]
+    expected = engine_gradients(problem, positions, problem.stacked_shards(np.float32))
     np.testing.assert_allclose(gradients(positions), expected, rtol=1e-4, atol=1e-4)
+
+
+def engine_gradients(problem: Problem, positions: np.ndarray, rows: Any) -> np.ndarray:
+    """The engine's `∇U_i` at positions `(num_agents, size)`, from the full shards or a minibatch of each."""
+    gradients = network_gradients(problem, Parameters.of(problem, np.dtype("float32")))
+    batch_size = len(jax.tree.leaves(rows)[0][0])
+    scale = (problem.shard_sizes / batch_size).astype(np.float32)
+    return np.asarray(jax.jit(gradients, static_argnums=4)(positions[None], rows, None, scale, False)[0])
+
+
+def shuffled_epochs(problem: Problem, plan: Plan) -> np.ndarray:
+    """`(num_steps, num_agents, batch_size)` row numbers within the shards: shuffled epochs, laid end to end."""
+    rng, wanted = np.random.default_rng(plan.seed), plan.num_steps * plan.batch_size
+    each = []
+    for size in problem.shard_sizes:
+        epochs = [rng.permutation(size) for _ in range(-(-wanted // size))]
+        each.append(np.concatenate(epochs)[:wanted].reshape(plan.num_steps, plan.batch_size))
+    return np.stack(each, 1)

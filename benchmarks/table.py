@@ -16,7 +16,7 @@ class Line:
         ours: our amount.
         theirs: the amount it is measured against.
         target: the ratio `ours / theirs` should be at most this.
-        unit: of both amounts; seconds are shown in microseconds.
+        unit: of both amounts; seconds are shown in microseconds, or milliseconds from ten of them.
         shown_target: how to write the target, if not as a number.
     """
 
@@ -63,4 +63,6 @@ def header() -> str:
 
 
 def _shown(amount: float, unit: str) -> str:
-    return f"{amount * 1e6:.3g} µs" if unit == "s" else f"{amount:.3g} {unit}"
+    if unit != "s":
+        return f"{amount:.3g} {unit}"
+    return f"{amount * 1e6:.3g} µs" if amount < 0.01 else f"{amount * 1e3:.3g} ms"
