@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from consilience.datasets.availability import fetch
 from consilience.errors import RunError
 from consilience.experiments import EXPERIMENTS
 from consilience.plans import Plan
@@ -45,6 +46,7 @@ PARTS = (
     *(Part("mnist", seed, minutes=6) for seed in range(5)),
     Part("mnist-scan", minutes=16),
 )
+_DATA = ["a9a", "mnist", "svhn", "fashion-mnist", "kmnist"]
 Announce = Callable[[int, Part], None]
 
 
@@ -59,9 +61,11 @@ def reproduce(out: Path, show: ShowRun, announce: Announce, num_steps: int | Non
     """
     if out.exists() and any(out.iterdir()) and not (out / "reproduction.json").is_file():
         raise RunError(f"{out} is not empty and holds no reproduction: choose a new directory")
+    _require_same_steps(out, num_steps)
+    fetch(_DATA)  # what is missing is told now, not after an hour
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        write_json(out / "reproduction.json", {"format": 1, "parts": [part.directory for part in PARTS]})
+        write_json(out / "reproduction.json", {"format": 1, "num_steps": num_steps})
     for number, part in enumerate(PARTS):
         announce(number, part)
         where = out / part.directory
@@ -71,6 +75,17 @@ def reproduce(out: Path, show: ShowRun, announce: Announce, num_steps: int | Non
             continue_study(where, show)
         report_study(where)
     return _page(out)
+
+
+def _require_same_steps(out: Path, num_steps: int | None) -> None:
+    """Runs of different lengths must not stand on one page."""
+    place = out / "reproduction.json"
+    if place.is_file() and read_json(place).get("num_steps") != num_steps:
+        before = read_json(place).get("num_steps")
+        raise RunError(
+            f"{out} was begun with {'the full number of' if before is None else before} steps: continue it so, or "
+            "choose a new directory"
+        )
 
 
 def _plans(part: Part, num_steps: int | None) -> dict[str, Plan]:
@@ -85,7 +100,7 @@ def _page(out: Path) -> Path:
     with disk_errors(out):
         results = {part.directory: summary["results"] for part, summary in summaries.items()}
         write_json(out / "summary.json", {"format": 1, "results": results, "mnist_mean_over_seeds": means})
-    sections = [Section("Verdict", " ".join(_verdicts(out).values()))]
+    sections = [Section("Verdict", " ".join(_verdicts(out, means).values()))]
     for part in PARTS:
         if part.seed == 0:
             sections += _sections(out, part, means if part.experiment == "mnist" else None)
@@ -100,14 +115,25 @@ def _seconds(study: Path) -> float:
     return sum(run.summary["timing"]["sampling_seconds"] for run in study_runs(study).values())
 
 
-def _verdicts(out: Path) -> dict[str, str]:
+def _verdicts(out: Path, means: list[dict[str, Any]]) -> dict[str, str]:
     told = {}
     for part in PARTS:
         if part.seed == 0:
             experiment = EXPERIMENTS[part.experiment]
             summaries = {name: run.summary for name, run in study_runs(out / part.directory).items()}
             told[part.experiment] = f"{experiment.title}. {experiment.verdict(summaries)}"
+            if part.experiment == "mnist":
+                told["mnist"] += f" That is seed 0; {_seeds_in_words(means)}"
     return told
+
+
+def _seeds_in_words(means: list[dict[str, Any]]) -> str:
+    each = "; ".join(
+        f"{row['method']} {row['accuracy']:.2f} % (worst agent {row['worst_agent']:.2f} %), confidence "
+        f"{row['confidence']:.3f} on MNIST and {row['svhn_confidence']:.3f} on SVHN, AUROC {row['svhn_auroc']:.3f}"
+        for row in means
+    )
+    return f"over {means[0]['num_seeds']} seeds: {each}."
 
 
 def _sections(out: Path, part: Part, means: list[dict[str, Any]] | None) -> list[Section]:

@@ -15,7 +15,11 @@ from consilience.reports.theory_tables import described
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-WITH_CODE = [ROOT / "README.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+WITH_CODE = [
+    ROOT / "README.md",
+    *sorted((DOCS / "tutorials").glob("*.md")),
+    DOCS / "how-to" / "predict-with-uncertainty.md",
+]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

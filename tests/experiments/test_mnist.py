@@ -145,6 +145,8 @@ def test_reproduction_continues_and_averages_over_seeds(few_images, tmp_path, mo
     with pytest.raises(KeyboardInterrupt):
         reproduction.reproduce(tmp_path / "all", lambda plan: None, stop_at_second, num_steps=24)
     first = (tmp_path / "all/mnist-seed-0/d-ula-5/status.json").stat().st_mtime_ns
+    with pytest.raises(RunError, match="was begun with 24 steps"):
+        reproduction.reproduce(tmp_path / "all", lambda plan: None, lambda *_: None)
     page = reproduction.reproduce(tmp_path / "all", lambda plan: None, lambda *_: None, num_steps=24)
     assert (tmp_path / "all/mnist-seed-0/d-ula-5/status.json").stat().st_mtime_ns == first  # not sampled again
     found = json.loads((tmp_path / "all/summary.json").read_text())
@@ -153,7 +155,7 @@ def test_reproduction_continues_and_averages_over_seeds(few_images, tmp_path, mo
     assert means["D-ULA"]["accuracy"] == pytest.approx(100 * np.mean(both))
     assert means["D-ULA"]["num_seeds"] == 2
     text = page.read_text()
-    for words in ("mean over seeds", "Nearest to the paper", "uniform prior", "temperature"):
+    for words in ("mean over seeds", "Nearest to the paper", "over 2 seeds", "uniform prior", "temperature"):
         assert words in text
     assert (tmp_path / "all/figures/mnist-scan-trade-off.png").exists()
 

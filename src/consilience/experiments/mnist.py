@@ -96,6 +96,7 @@ class MNIST:
         test = _images("mnist", "test")
         summary["settings"] = mnist_report.settings(run.plan, self.prior, self.scale)
         summary["paper_settings"] = mnist_report.PAPER_SETTINGS
+        summary["prior"], summary["temperature"] = self.prior, run.plan.sampler.temperature
         summary["data"] = [test.source, *(one.source for one in strange.values())]
         analyse_classifier(run, _NETWORK.logits, test, strange, summary, show)
         summary["paper"] = mnist_report.PAPER.get(summary["method"])
@@ -154,9 +155,8 @@ class MNISTScan:
     def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each temperature and prior."""
         rows = result_rows(summaries)
-        for row, name in zip(rows, summaries, strict=True):
-            prior, _, temperature = name.rpartition("-")
-            row |= {"prior": prior, "temperature": float(temperature)}
+        for row, summary in zip(rows, summaries.values(), strict=True):
+            row |= {"prior": summary["prior"], "temperature": summary["temperature"]}
         return {"results": rows, "paper": mnist_report.PAPER}
 
     def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
@@ -175,7 +175,7 @@ def _at(plan: Plan, temperature: float) -> Plan:
     return plan.replace(sampler=plan.sampler.model_copy(update={"temperature": temperature}))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _images(name: str, part: Any) -> Labelled:
     """A data set with images of 32 × 32."""
     found = load(name, part)

@@ -63,6 +63,8 @@ class ClassPredictions(NamedTuple):
     @property
     def epistemic(self) -> np.ndarray:
         """`(inputs,)` the mutual information between class and draw: what more data could remove."""
+        if self.num_draws == 1:  # what is left would be rounding
+            return np.zeros(len(self.aleatoric))
         return np.maximum(self.entropy - self.aleatoric, 0.0)
 
 

@@ -27,8 +27,12 @@ def over_iterations(stored: Mapping[str, xarray.Dataset]) -> Figure:
             whole.plot(steps, mean, color=colour, linewidth=1.6, label=label)
             whole.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.18, linewidth=0)
             early = steps <= _FIRST
-            for agent in range(accuracy.shape[1]):
-                zoom.plot(steps[early], accuracy[:, agent, early].mean(0), color=colour, linewidth=0.7, alpha=0.7)
+            agents = accuracy.shape[1]
+            for agent in range(agents):  # the more there are, the thinner, and below the others
+                line = accuracy[:, agent, early].mean(0)
+                zoom.plot(
+                    steps[early], line, color=colour, linewidth=0.4 + 0.8 / agents, alpha=0.6, zorder=3 - agents / 50
+                )
             late = mean[len(mean) // 5 :]
             lowest = min(lowest, float(late.min()) / 100) if late.size else lowest
         whole.set(
