@@ -8,6 +8,7 @@
     │   ├── PlanError         a plan with unknown, missing or contradicting entries
     │   │   └── UnstableError a plan whose dynamics cannot stay bounded
     │   ├── DataError         a data set that is missing, damaged or not what it should be
+    │   ├── NetworkError      a node's settings, certificates, neighbours or endpoints
     │   ├── ConditionError    parameters that a theorem does not speak about
     │   └── RunError          a directory that is not the run it should be
     ├── NonFiniteError        sampling left the finite numbers
@@ -49,6 +50,10 @@ class UnstableError(PlanError):
 
 class DataError(InputError):
     """A data set is missing, damaged, or not what it should be."""
+
+
+class NetworkError(InputError):
+    """A node cannot take part in its network as it is set up."""
 
 
 class ConditionError(InputError):

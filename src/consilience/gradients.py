@@ -64,7 +64,7 @@ def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
         if used < count:
             total = total + likelihood(w, *jax.tree.map(lambda leaf: leaf[used:], given))
         prior = jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))(w)
-        return -scale * total - prior / problem.num_agents
+        return -scale * total - problem.prior_share * prior
 
     return in_parts
 
@@ -115,7 +115,7 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
 
         likelihood = jnp.concatenate([total(leaf) for leaf in jax.tree.leaves(each)], -1)
         prior = jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))
-        return -scale[:, None] * likelihood - jax.vmap(jax.vmap(prior))(w) / problem.num_agents
+        return -scale[:, None] * likelihood - problem.prior_share * jax.vmap(jax.vmap(prior))(w)
 
     return all_rows
 

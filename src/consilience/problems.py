@@ -62,6 +62,7 @@ class Problem:
         curvature: bounds on the potentials' curvature, if they are known by analysis; the theory uses them.
         replicas: other data for every chain, if chains are repetitions of an experiment: one list of shards for each
             chain, of the same shapes as `shards`, which are those of the first.
+        network_size: how many agents share the prior, if not all of their shards are here (on a node of its own).
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -81,6 +82,7 @@ class Problem:
     name: str = "problem"
     curvature: Curvature | None = None
     replicas: Sequence[Sequence[Any]] | None = None
+    network_size: int | None = None
 
     def __post_init__(self) -> None:
         if self.replicas is not None:
@@ -103,6 +105,18 @@ class Problem:
     def num_agents(self) -> int:
         """The number of shards, one for each agent."""
         return len(self.shards)
+
+    @property
+    def prior_share(self) -> float:
+        """The exponent of the prior in a local posterior, `1/n`."""
+        return 1 / (self.network_size or self.num_agents)
+
+    def of_agent(self, agent: int) -> Problem:
+        """What one agent knows: its own shard, and how many share the prior."""
+        replicas = self.replicas and [[shards[agent]] for shards in self.replicas]
+        return replace(
+            self, shards=[self.shards[agent]], curvature=None, replicas=replicas, network_size=self.num_agents
+        )
 
     @cached_property
     def shard_sizes(self) -> np.ndarray:
@@ -227,7 +241,7 @@ def potential(
     tree = parameters.unravel(w)
     each = problem.log_likelihood(tree, rows)
     total = each.sum() if row_weights is None else (each * row_weights).sum()
-    return -scale * total - problem.log_prior(tree) / problem.num_agents
+    return -scale * total - problem.prior_share * problem.log_prior(tree)
 
 
 def require_usable(problem: Problem, parameters: Parameters, start: jax.Array, data: Any) -> None:

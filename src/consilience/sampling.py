@@ -66,7 +66,8 @@ class Run(RunDirectory):
                 f"`consilience resume {self.path}`"
             )
         experiment = experiments.find(self.plan.problem)
-        sections = experiment.sections(self) if experiment else []
+        alone = self.status["engine"] == "peers"  # a node has not all the data that an experiment compares with
+        sections = experiment.sections(self) if experiment and not alone else []
         return reports.write_report(self, sections)
 
 
@@ -106,7 +107,7 @@ def sample(
         Run.create(path, problem, plan, prepared.parameters, metric_times, engine)
         run = Run(path)
         with run.locked():
-            _Sampling(run, prepared, progress, checkpoint_seconds).go(prepared.initial_state(), 0)
+            Sampling(run, prepared, progress, checkpoint_seconds).go(prepared.initial_state(), 0)
             _finish(run, problem, theory, progress)
     return run
 
@@ -140,13 +141,13 @@ def resume(
     with jax.enable_x64(run.plan.dtype == "float64"), run.locked():
         if not run.complete:
             engine = ENGINES[status["engine"]](problem, run.plan)
-            state, step = _restore(run, engine)
-            _Sampling(run, engine, progress, checkpoint_seconds).go(state, step)
+            state, step = restore(run, engine)
+            Sampling(run, engine, progress, checkpoint_seconds).go(state, step)
         _finish(run, problem, theory, progress)
     return run
 
 
-def _restore(run: Run, engine: Engine) -> tuple[Any, int]:
+def restore(run: Run, engine: Engine) -> tuple[Any, int]:
     """The state to go on from, with draws and metrics cut back to it."""
     state, step, draws, times = engine.initial_state(), 0, 0, 0
     if (run.path / "checkpoints").is_dir():
@@ -181,7 +182,7 @@ def _finish(run: Run, problem: Problem, theory: bool, progress: ShowProgress | N
         write_run_theory(run, problem)
 
 
-class _Sampling:
+class Sampling:
     """One stretch of sampling of a run, until its end, an error or an interruption."""
 
     def __init__(self, run: Run, engine: Engine, progress: ShowProgress | None, checkpoint_seconds: float) -> None:

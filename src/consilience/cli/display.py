@@ -243,3 +243,34 @@ def _rich(shown: tables.Table) -> Table:
     for row in shown.body:
         table.add_row(*row)
     return table
+
+
+@contextmanager
+def network_table() -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """A live table of a network's nodes on a terminal; the function takes what they say of themselves."""
+    from rich.live import Live
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with Live(console=console, refresh_per_second=4) as live:
+        yield lambda nodes: live.update(_network(nodes))
+
+
+def print_network(nodes: Sequence[Mapping[str, Any]]) -> None:
+    """A table of a network's nodes."""
+    _console().print(_network(nodes))
+
+
+def _network(nodes: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("agent", "round", "of", "durable", "distance to neighbours", "neighbours", "rejected", box=None)
+    for one in nodes:
+        if not one["here"]:
+            table.add_row(str(one["agent"]), "not here")
+            continue
+        neighbours = " ".join(f"{number}{'✓' if up else '✗'}" for number, up in one["neighbours"].items())
+        numbers = [f"{one[name]:,}" for name in ("round", "num_rounds", "durable")]
+        distance = "–" if one["distance_to_neighbours"] is None else f"{one['distance_to_neighbours']:.3g}"
+        table.add_row(str(one["agent"]), *numbers, distance, neighbours, str(one["messages"]["rejected"]))
+    return table

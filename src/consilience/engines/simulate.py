@@ -23,12 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Segment
+from consilience.engines.rows import Rows
 from consilience.errors import PlanError, ProblemError
 from consilience.gradients import network_gradients
 from consilience.mixing import make_disagreement
 from consilience.plans import Plan
 from consilience.problems import Parameters, Problem, initial_positions, require_usable
-from consilience.randomness import Purpose, agent_keys, normals, replaced_rows, shuffled_rows
+from consilience.randomness import Purpose, agent_keys, normals
 
 _BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache
 _LONGEST_BLOCK = 32  # longer ones get split among threads, which then wait for each other
@@ -47,7 +48,7 @@ class Simulation:
         self.problem, self.plan = problem, plan
         self.dtype = jnp.dtype(plan.dtype)
         self.parameters = Parameters.of(problem, self.dtype)
-        self._data = _Data(problem, plan, self.dtype)
+        self._data = Rows(problem, plan, self.dtype)
         chains, agents = np.arange(plan.num_chains), np.arange(plan.num_agents)
         self._keys = {purpose: agent_keys(plan.seed, purpose, chains, agents) for purpose in Purpose}
         self._start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
@@ -150,7 +151,7 @@ class Simulation:
             steps = first_step + b * length + jnp.arange(length, dtype=jnp.int32)
             numbers = jax.vmap(self._coefficients)(steps)
             noise = normals(keys[Purpose.NOISE], steps, self.parameters.size, self.dtype)
-            rows = jax.vmap(partial(self._data.rows, keys[Purpose.BATCH]))(steps)
+            rows = jax.vmap(partial(self._data.chosen_rows, keys[Purpose.BATCH]))(steps)
             slots = (steps - plan.burn_in) // plan.store_every - first_draw
             slots = jnp.where(steps < plan.burn_in, self._slots, slots)
 
@@ -179,7 +180,7 @@ class Simulation:
         disagreement = jax.vmap(self._disagreement)(_each(sampler.share)(state))
         positions = _each(sampler.position)(state)
         shards, row_weights, scale = data
-        used = self._data.chosen(shards, rows)
+        used = self._data.used(shards, rows)
         own = rows is not None or self._data.per_chain
         gradient = self._gradients(positions, used, row_weights, scale, own)
 
@@ -187,48 +188,6 @@ class Simulation:
             return sampler.step(state, gradient, disagreement, numbers, noise)
 
         return _each(one_agent)(state, gradient, disagreement, noise)
-
-
-class _Data:
-    """The shards of all agents, and the rows of them that a step uses."""
-
-    def __init__(self, problem: Problem, plan: Plan, dtype: Any) -> None:
-        self.batch_size, self.batches = plan.batch_size, plan.batches
-        self.sizes = problem.shard_sizes
-        self.per_chain = problem.replicas is not None
-        self.stacked = problem.stacked_shards(dtype)
-        self._shards = problem.stacked_replicas(dtype) if self.per_chain else self.stacked
-        self.row_weights = None
-        self.scale = jnp.ones(len(self.sizes), dtype)
-        if self.batch_size is not None:
-            self.scale = jnp.asarray(self.sizes / self.batch_size, dtype)
-        elif len(set(self.sizes)) > 1:
-            mask = np.arange(self.sizes.max()) < self.sizes[:, None]
-            self.row_weights = jnp.asarray(mask, dtype)
-
-    @property
-    def arrays(self) -> Any:
-        return self._shards, self.row_weights, self.scale
-
-    def rows(self, keys: jax.Array, k: Any) -> jax.Array | None:
-        """`(chains, agents, batch_size)` row numbers for step `k`, or `None` for the full shards."""
-        batch_size = self.batch_size
-        if batch_size is None:
-            return None
-        choose = shuffled_rows if self.batches == "shuffled" else replaced_rows
-        sizes = jnp.asarray(self.sizes)
-        per_agent = jax.vmap(lambda key, size: choose(key, k, size, batch_size))
-        return jax.vmap(lambda chain: per_agent(chain, sizes))(keys)
-
-    def chosen(self, data: Any, rows: jax.Array | None) -> Any:
-        """The data of the given rows, `(chains, agents, batch_size, …)`, or the full shards."""
-        if rows is None:
-            return data
-        agents = jnp.arange(rows.shape[1])[:, None]
-        if self.per_chain:
-            chains = jnp.arange(rows.shape[0])[:, None, None]
-            return jax.tree.map(lambda leaf: leaf[chains, agents, rows], data)
-        return jax.tree.map(lambda leaf: leaf[agents, rows], data)
 
 
 def require_matching(problem: Problem, plan: Plan) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from dataclasses import replace
+from typing import Any
 
 from consilience.errors import PlanError, ProblemError
 from consilience.experiments.a9a import A9A
@@ -23,8 +25,11 @@ def find(name: str | None) -> Experiment | None:
     return EXPERIMENTS.get(name or "")
 
 
-def load_problem(plan: Plan) -> Problem:
-    """The problem that a plan names: an experiment's, or the attribute of a module."""
+def load_problem(plan: Plan, agent: int | None = None) -> Problem:
+    """The problem that a plan names: an experiment's, or the attribute of a module.
+
+    With an agent, a module's function that takes one makes that agent's part alone.
+    """
     if plan.problem is None:
         raise PlanError(
             'the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it, or '
@@ -33,11 +38,15 @@ def load_problem(plan: Plan) -> Problem:
     experiment = find(plan.problem)
     if experiment is not None:
         return experiment.problem_of(plan)
-    return import_problem(plan.problem, plan.num_agents)
+    return import_problem(plan.problem, plan.num_agents, agent)
 
 
-def import_problem(reference: str, num_agents: int | None) -> Problem:
-    """The problem at `module:attribute`: a `Problem`, or a function of the number of agents that makes one."""
+def import_problem(reference: str, num_agents: int | None, agent: int | None = None) -> Problem:
+    """The problem at `module:attribute`: a `Problem`, or a function of the number of agents that makes one.
+
+    A function of the number of agents and an agent returns a problem with that agent's shard alone; it is called for
+    one agent on a node, which so loads no other's data, and for all of them elsewhere.
+    """
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute:
         known = ", ".join(EXPERIMENTS)
@@ -52,13 +61,26 @@ def import_problem(reference: str, num_agents: int | None) -> Problem:
     if isinstance(found, Problem):
         return found
     if callable(found):
-        wants_agents = bool(inspect.signature(found).parameters)
-        if wants_agents and num_agents is None:
+        wanted = len(inspect.signature(found).parameters)
+        if wanted and num_agents is None:
             raise PlanError(f"{reference} is a function of the number of agents: give --agents")
-        made = found(num_agents) if wants_agents else found()
+        if wanted == 2:
+            return _of_agents(found, num_agents or 1, agent)
+        made = found(num_agents) if wanted else found()
         if isinstance(made, Problem):
             return made
     raise ProblemError(f"{reference} is neither a Problem nor a function that returns one")
+
+
+def _of_agents(function: Any, num_agents: int, agent: int | None) -> Problem:
+    """The problem of one agent, or of all of them put together, from a function that makes single ones."""
+    made = [function(num_agents, one) for one in (range(num_agents) if agent is None else [agent])]
+    for one in made:
+        if not isinstance(one, Problem) or len(one.shards) != 1:
+            raise ProblemError("a function of the number of agents and an agent must return a Problem with one shard")
+    if agent is not None:
+        return replace(made[0], network_size=num_agents)
+    return replace(made[0], shards=[one.shards[0] for one in made])
 
 
 __all__ = ["EXPERIMENTS", "Experiment", "find", "import_problem", "load_problem"]

@@ -121,7 +121,8 @@ def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
 
 def traces(run: RunDirectory) -> Figure:
     """Up to three parameters over time: every agent thin, the network average strong."""
-    agents = evenly(run.plan.num_agents, 8)
+    numbers = run.draws["agent"].to_numpy()
+    agents = evenly(len(numbers), 8)
     draws, names = flat_draws(run, agents, 3)
     chosen = evenly(draws.shape[2], 1500)
     steps = run.draws["step"].to_numpy()[chosen]
@@ -131,7 +132,7 @@ def traces(run: RunDirectory) -> Figure:
         for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
             for i, agent in enumerate(agents):
                 line = draws[0, i, chosen, column]
-                label = f"agent {agent + 1}"
+                label = f"agent {numbers[agent] + 1}"
                 axis.plot(steps, line, color=COLOURS[i % len(COLOURS)], linewidth=0.5, alpha=0.7, label=label)
             axis.set_ylabel(_pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
@@ -142,7 +143,7 @@ def traces(run: RunDirectory) -> Figure:
 
 def marginals(run: RunDirectory) -> Figure:
     """The marginal density of up to eight parameters, one line an agent."""
-    agents = evenly(run.plan.num_agents, 8)
+    agents = evenly(run.draws.sizes["agent"], 8)
     draws, names = flat_draws(run, agents, 8)
     weights = run.draws["step_size"].to_numpy()
     figure, axes = _grid(len(names), min(4, len(names)), (2.6, 2.0))

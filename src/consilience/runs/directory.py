@@ -19,7 +19,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,15 +58,22 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, path: Path, problem: Problem, plan: Plan, parameters: Parameters, metric_times: int, engine: str
+        cls,
+        path: Path,
+        problem: Problem,
+        plan: Plan,
+        parameters: Parameters,
+        metric_times: int,
+        engine: str,
+        agents: Sequence[int] | None = None,
     ) -> None:
-        """Lay out a new run; the directory must not hold anything yet."""
+        """Lay out a new run, with the draws of all agents or of the given ones; nothing may be there yet."""
         require_free(path)
         with disk_errors(path):
             draft = path.with_name(f".{path.name}.partial")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            _create_draws(draft / "draws.zarr", plan, parameters)
+            _create_draws(draft / "draws.zarr", plan, parameters, agents or range(plan.num_agents))
             _create_metrics(draft / "metrics.zarr", plan, metric_times)
             write_json(draft / "provenance.json", provenance(engine))
             status = {
@@ -115,7 +122,7 @@ class RunDirectory:
     def agents(self) -> list[xarray.Dataset]:
         """Each agent's own draws, dimensions `(chain, draw, …)`."""
         draws = self.draws
-        return [draws.isel(agent=agent) for agent in range(self.plan.num_agents)]
+        return [draws.isel(agent=place) for place in range(draws.sizes["agent"])]
 
     def network_average(self) -> xarray.Dataset:
         """The draws of `w̄`, the average over agents, dimensions `(chain, draw, …)`."""
@@ -160,8 +167,8 @@ def require_free(path: Path) -> None:
         raise RunError(f"{path} is not empty: choose a new directory for the run")
 
 
-def _create_draws(path: Path, plan: Plan, parameters: Parameters) -> None:
-    lead = (plan.num_chains, plan.num_agents, plan.num_draws)
+def _create_draws(path: Path, plan: Plan, parameters: Parameters, agents: Sequence[int]) -> None:
+    lead = (plan.num_chains, len(agents), plan.num_draws)
     variables = {
         name: Variable(
             ("chain", "agent", "draw", *(f"{name}_dim_{axis}" for axis in range(len(shape)))),
@@ -175,7 +182,7 @@ def _create_draws(path: Path, plan: Plan, parameters: Parameters) -> None:
     variables["step_size"] = Variable(("draw",), (plan.num_draws,), "float64")
     numbers = {
         "chain": (("chain",), np.arange(plan.num_chains)),
-        "agent": (("agent",), np.arange(plan.num_agents)),
+        "agent": (("agent",), np.array(agents)),
     }
     note = {
         "coordinates": "step step_size",

@@ -19,6 +19,13 @@ def write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file of bytes as a whole."""
+    temporary = path.with_name(path.name + ".partial")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Replace a JSON file as a whole."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

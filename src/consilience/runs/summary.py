@@ -17,7 +17,8 @@ _MOST_PARAMETERS = 32
 def summarise(run: RunDirectory) -> dict[str, Any]:
     """The summary of a run; of a large network or model it describes evenly chosen agents and parameters."""
     plan, status = run.plan, run.status
-    agents = evenly(plan.num_agents, _MOST_AGENTS)
+    numbers = run.draws["agent"].to_numpy()
+    agents = evenly(len(numbers), _MOST_AGENTS)
     draws, names = flat_draws(run, agents, _MOST_PARAMETERS)
     step_sizes = run.draws["step_size"].to_numpy()
     return {
@@ -39,7 +40,7 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
         "timing": status.get("timing", {}),
         **_consensus(run),
         "parameters": names,
-        **_by_agent(draws, step_sizes, agents),
+        **_by_agent(draws, step_sizes, numbers[agents]),
     }
 
 

@@ -1,0 +1,132 @@
+"""`consilience node` and `consilience network`: agents as processes of their own."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from consilience.cli.commands import (
+    Agents,
+    BatchSize,
+    BurnIn,
+    Chains,
+    Consensus,
+    GraphName,
+    Json,
+    Seed,
+    Steps,
+    StepSize,
+    StoreEvery,
+    Temperature,
+)
+
+app = typer.Typer(help="Networks of nodes: make one, run it on this machine, ask how it is.", no_args_is_help=True)
+NodeFile = Annotated[Path, typer.Argument(help="The node's file, made by `network init`.")]
+Directory = Annotated[Path, typer.Argument(help="The network's directory, made by `network init`.")]
+Experiment = Annotated[str, typer.Option("--experiment", help="An experiment, PLAN.toml, or module:attribute.")]
+NetworkOut = Annotated[Path, typer.Option("--out", "-o", help="A new directory for the network.")]
+Endpoints = Annotated[
+    list[str] | None,
+    typer.Option("--endpoint", help="host:port of an agent, once for each in order; by default on this machine."),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; refused off loopback.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Start a node again that was killed.")]
+CheckpointSeconds = Annotated[
+    float, typer.Option("--checkpoint-seconds", help="How often a node writes a checkpoint.")
+]
+
+
+def node(path: NodeFile, as_json: Json = False) -> None:
+    """Run one agent of a network, beside its data; started again, it goes on where it was."""
+    from consilience.cli import display
+    from consilience.engines.peers.settings import NodeSettings
+    from consilience.nodes import run_node
+
+    _log_to_stderr(as_json)
+    settings = NodeSettings.load(path)
+    with display.Display(quiet=True):
+        run = run_node(settings)
+        page = run.report()
+    typer.echo(f"Report: {page}")
+
+
+@app.command()
+def init(
+    experiment: Experiment,
+    out: NetworkOut,
+    agents: Agents = None,
+    graph: GraphName = None,
+    steps: Steps = None,
+    burn_in: BurnIn = None,
+    store_every: StoreEvery = None,
+    chains: Chains = None,
+    seed: Seed = None,
+    batch_size: BatchSize = None,
+    step_size: StepSize = None,
+    consensus: Consensus = None,
+    temperature: Temperature = None,
+    endpoint: Endpoints = None,
+    insecure: Insecure = False,
+    checkpoint_seconds: CheckpointSeconds = 10.0,
+) -> None:
+    """Make a network: a certificate authority, and for each agent a certificate and a file for its machine."""
+    from consilience.networks import make_network
+    from consilience.targets import main_plan
+
+    plan = main_plan(
+        experiment, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
+        num_chains=chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
+        temperature=temperature,
+    )  # fmt: skip
+    files = make_network(plan, out, endpoint, insecure=insecure, checkpoint_seconds=checkpoint_seconds)
+    typer.echo(f"{len(files)} nodes: {files[0]} … Start them all here with: consilience network up {out}")
+
+
+@app.command()
+def up(path: Directory, restart: Restart = False) -> None:
+    """Run all nodes of a network on this machine, as processes of their own, with one live table."""
+    from consilience.cli import display
+    from consilience.errors import ConsilienceError
+    from consilience.networks import node_logs, start_network
+
+    with display.network_table() as show:
+        failed = start_network(path, show, restart=restart)
+    if failed:
+        raise ConsilienceError(f"{failed} node(s) did not finish; {path}/logs says why. {node_logs(path, 0, 1)}")
+    typer.echo(f"Runs: {path}/runs")
+
+
+@app.command()
+def status(path: Directory, as_json: Json = False) -> None:
+    """Ask every node of a network how far it is."""
+    from consilience.cli import display
+    from consilience.networks import dump, network_status
+
+    found = network_status(path)
+    if as_json:
+        typer.echo(dump(found))
+    else:
+        display.print_network(found)
+
+
+@app.command()
+def down(path: Directory) -> None:
+    """Stop the nodes that `up` started; they leave a checkpoint, and `up` goes on from it."""
+    from consilience.networks import stop_network
+
+    typer.echo(f"stopping {len(stop_network(path))} nodes")
+
+
+def _log_to_stderr(as_json: bool) -> None:
+    """Logs for people, or a JSON object a line."""
+    shape = '{"time": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}'
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(shape if as_json else "%(asctime)s %(message)s"))
+    logger = logging.getLogger("consilience.peers")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

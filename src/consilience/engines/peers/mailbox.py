@@ -1,0 +1,109 @@
+"""What a node has received and not used, and what it has sent and must keep.
+
+A neighbour that is killed restarts from its checkpoint, at a round that lies behind. It then asks for the messages it
+missed, so a node keeps what it sent until every neighbour has a checkpoint beyond it: messages carry the sender's
+durable round. What is kept is so bounded by the checkpoints' interval.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from consilience.engines.peers.messages import Message
+
+AHEAD = 64
+"""How many rounds ahead messages are kept, and sent at once to a neighbour that asks."""
+
+
+class Inbox:
+    """Messages of the neighbours by round; one thread puts them in, another waits for them."""
+
+    def __init__(self, neighbours: list[int], next_round: int) -> None:
+        self._changed = threading.Condition()
+        self._next = next_round
+        self._kept: dict[int, dict[int, np.ndarray]] = {number: {} for number in neighbours}
+        self.durable = dict.fromkeys(neighbours, 0)
+        """Up to which round each neighbour's checkpoints reach."""
+        self.latest = dict.fromkeys(neighbours, -1)
+        """The latest round that was heard of each neighbour."""
+
+    def put(self, message: Message) -> None:
+        """Take a message in; what is behind, or far ahead, is not kept.
+
+        A neighbour is at most one round ahead, unless this node was restarted and is catching up.
+        """
+        with self._changed:
+            sender = message.sender
+            self.durable[sender] = max(self.durable[sender], message.durable)
+            self.latest[sender] = max(self.latest[sender], message.round)
+            if self._next <= message.round < self._next + AHEAD:
+                self._kept[sender][message.round] = message.values
+            self._changed.notify()
+
+    def wait(self, round_: int, seconds: float) -> list[int]:
+        """Wait for all neighbours' messages of a round, at most so long; the neighbours whose are missing."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while True:
+                missing = [number for number, kept in self._kept.items() if round_ not in kept]
+                left = deadline - time.monotonic()
+                passed = any(self.latest[number] > round_ for number in missing)
+                if not missing or left <= 0 or passed:  # a message that was passed by will not come by itself
+                    return missing
+                self._changed.wait(left)
+
+    def take(self, round_: int) -> list[np.ndarray]:
+        """The messages of a round, in the neighbours' order; older ones are dropped."""
+        with self._changed:
+            found = [kept.pop(round_) for kept in self._kept.values()]
+            self._next = round_ + 1
+            return found
+
+
+class Outbox:
+    """Messages that were sent, kept for neighbours that may have to ask for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[int, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, round_: int, values: np.ndarray) -> None:
+        """Keep the message of a round."""
+        with self._lock:
+            self._kept[round_] = values
+
+    def since(self, round_: int) -> list[tuple[int, np.ndarray]]:
+        """The kept messages from a round on, at most `AHEAD` of them."""
+        with self._lock:
+            return [(number, self._kept[number]) for number in range(round_, round_ + AHEAD) if number in self._kept]
+
+    def forget_before(self, round_: int) -> None:
+        """Drop the messages before a round, which nobody can ask for any more."""
+        with self._lock:
+            for old in [number for number in self._kept if number < round_]:
+                del self._kept[old]
+
+    def save(self, path: Path, before: int, write: Callable[[Path, bytes], None]) -> None:
+        """Write the messages before a round to a file: what a restarted node could not compute again."""
+        import io
+
+        with self._lock:
+            rounds = sorted(number for number in self._kept if number < before)
+            values = [self._kept[number] for number in rounds]
+        stream = io.BytesIO()
+        np.savez(stream, rounds=np.array(rounds, np.int64), values=np.array(values))
+        write(path, stream.getvalue())
+
+    def load(self, path: Path) -> None:
+        """Read back what `save` wrote."""
+        with np.load(path, allow_pickle=False) as content:
+            for number, values in zip(content["rounds"].tolist(), content["values"], strict=True):
+                self._kept[number] = values

@@ -1,0 +1,145 @@
+"""What agents tell each other in a round, as bytes: a small header in MessagePack, then the numbers as they are.
+
+    4 bytes     length of the header, little-endian
+    header      version, run, sender, round, durable round, dtype, shape
+    the rest    the numbers, little-endian
+
+Whatever arrives is checked in every field before a number of it is used, and nothing in it is ever executed: a
+message is either what was expected or a `Rejected` with the reason. The decoder does not raise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+VERSION = 1
+_LONGEST_HEADER = 512
+
+
+class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    version: int
+    run: str
+    sender: int
+    round: int
+    durable: int
+    dtype: str
+    shape: list[int]
+
+
+class Message(NamedTuple):
+    """What an agent tells its neighbours in a round."""
+
+    sender: int
+    round: int
+    durable: int
+    """The round up to which the sender will never fall back, as a checkpoint holds its state there."""
+    values: np.ndarray
+    """`(chains, size)`"""
+
+
+class Rejected(NamedTuple):
+    """A message that was not taken."""
+
+    reason: str
+    other_run: bool = False
+    """Whether it belongs to another run: then a plan differs."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Encodes and decodes the messages of one run.
+
+    Attributes:
+        run: the run's identity, a digest of its plan.
+        shape: of every message, `(chains, size)`.
+        dtype: of its numbers.
+        num_rounds: rounds lie between 0 and this.
+
+    >>> codec = Codec("abc", (1, 2), "float32", 10)
+    >>> codec.decode(codec.encode(Message(3, 5, 0, np.array([[1.0, 2.0]]))), 3).values.tolist()
+    [[1.0, 2.0]]
+    >>> codec.decode(b"nonsense", 3).reason
+    'its header is no header'
+    """
+
+    run: str
+    shape: tuple[int, ...]
+    dtype: str
+    num_rounds: int
+
+    def encode(self, message: Message) -> bytes:
+        """A message as bytes."""
+        header = msgspec.msgpack.encode(
+            _Header(VERSION, self.run, message.sender, message.round, message.durable, self.dtype, list(self.shape))
+        )
+        numbers = np.ascontiguousarray(message.values, self._little)
+        return len(header).to_bytes(4, "little") + header + numbers.tobytes()
+
+    def decode(self, payload: Any, sender: int) -> Message | Rejected:
+        """The message in some bytes from `sender`, or why it is none."""
+        content = bytes(payload)
+        numbers = math.prod(self.shape) * self._little.itemsize
+        if len(content) > 4 + _LONGEST_HEADER + numbers:
+            return Rejected(f"it is {len(content):,} bytes long, {4 + _LONGEST_HEADER + numbers:,} at most")
+        length = int.from_bytes(content[:4], "little")
+        if len(content) < 4 or length > _LONGEST_HEADER or 4 + length > len(content):
+            return Rejected("its header is no header")
+        try:
+            header = msgspec.msgpack.decode(content[4 : 4 + length], type=_Header)
+        except (msgspec.MsgspecError, RecursionError, ValueError):
+            return Rejected("its header is no header")
+        refused = self._refusal(header, sender)
+        if refused is not None:
+            return refused
+        if len(content) != 4 + length + numbers:
+            return Rejected(f"it holds {len(content) - 4 - length:,} bytes of numbers, expected {numbers:,}")
+        values = np.frombuffer(content, self._little, offset=4 + length).reshape(self.shape)
+        if not np.isfinite(values).all():
+            return Rejected("it holds numbers that are not finite")
+        return Message(header.sender, header.round, header.durable, values)
+
+    def encode_all(self, messages: Iterable[Message]) -> bytes:
+        """Several messages, each behind its length."""
+        encoded = [self.encode(message) for message in messages]
+        return b"".join(len(one).to_bytes(4, "little") + one for one in encoded)
+
+    def decode_all(self, payload: Any, sender: int) -> list[Message | Rejected]:
+        """The messages in what `encode_all` made; after one that does not fit, nothing more is read."""
+        content = memoryview(bytes(payload))
+        found: list[Message | Rejected] = []
+        while content:
+            length = int.from_bytes(content[:4], "little")
+            if len(content) < 4 or length > len(content) - 4:
+                return [*found, Rejected("it ends early")]
+            found.append(self.decode(content[4 : 4 + length], sender))
+            if isinstance(found[-1], Rejected):
+                return found
+            content = content[4 + length :]
+        return found
+
+    @property
+    def _little(self) -> np.dtype[Any]:
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    def _refusal(self, header: _Header, sender: int) -> Rejected | None:
+        if header.version != VERSION:
+            return Rejected(f"it is of version {header.version}, expected {VERSION}")
+        if header.run != self.run:
+            return Rejected("it belongs to another run", other_run=True)
+        if header.sender != sender:
+            return Rejected(f"agent {sender} sent it in the name of agent {header.sender}")
+        if not 0 <= header.round <= self.num_rounds:
+            return Rejected(f"its round {header.round} is none of this run's")
+        if not 0 <= header.durable <= header.round:
+            return Rejected(f"its durable round {header.durable} is not before its round {header.round}")
+        if header.dtype != self.dtype or tuple(header.shape) != self.shape:
+            return Rejected(
+                f"it holds {header.dtype[:16]} {header.shape[:8]}, expected {self.dtype} {list(self.shape)}"
+            )
+        return None

@@ -1,0 +1,143 @@
+"""What one node needs to know, beside the plan: who it is, where it listens, where its neighbours are, its secrets.
+
+A node's file, `agent-3.toml`:
+
+    agent = 3
+    plan = "plan.toml"
+    run = "runs/agent-3"
+    listen = "127.0.0.1:7403"
+
+    [neighbours]
+    2 = "127.0.0.1:7402"
+    4 = "127.0.0.1:7404"
+
+    [tls]
+    authority = "certificates/authority.pem"
+    certificate = "certificates/agent-3.pem"
+    key = "certificates/agent-3.key"
+
+Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import tomli_w
+from pydantic import Field
+
+from consilience.errors import InputError, NetworkError
+from consilience.plans import Plan
+from consilience.validation import Record
+
+
+class TLS(Record):
+    """The files of mutual TLS."""
+
+    mistake: ClassVar[type[InputError]] = NetworkError
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+class NodeSettings(Record):
+    """One node's settings.
+
+    Attributes:
+        agent: which agent of the plan this node is, from 0.
+        plan: the plan's file.
+        run: the node's run directory.
+        listen: `host:port` on which neighbours reach it.
+        neighbours: `host:port` of each neighbour, by its number.
+        tls: certificates; `None` only on loopback.
+        checkpoint_seconds: how often the node writes a checkpoint.
+        ask_seconds: how long it waits for a neighbour's message before it asks for it.
+    """
+
+    mistake: ClassVar[type[InputError]] = NetworkError
+
+    agent: Annotated[int, Field(ge=0)]
+    plan: Path
+    run: Path
+    listen: str
+    neighbours: dict[int, str]
+    tls: TLS | None = None
+    checkpoint_seconds: Annotated[float, Field(gt=0)] = 10.0
+    ask_seconds: Annotated[float, Field(gt=0)] = 0.5
+
+    @classmethod
+    def load(cls, path: str | Path) -> NodeSettings:
+        """The settings in a TOML file, its paths made absolute."""
+        path = Path(path)
+        try:
+            entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise NetworkError(f"there is no node file {path}: make one with `consilience network init`") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise NetworkError(f"the node file {path} cannot be read: {error}") from None
+        try:
+            found = cls(**entries)
+        except InputError as error:
+            raise NetworkError(f"{path}: {error}") from None
+        here = path.resolve().parent
+        tls = found.tls and TLS(**{name: here / getattr(found.tls, name) for name in TLS.model_fields})
+        return found.model_copy(update={"plan": here / found.plan, "run": here / found.run, "tls": tls})
+
+    def to_toml(self) -> str:
+        """The settings as a TOML document."""
+        entries = self.model_dump(mode="json", exclude_none=True)
+        entries["neighbours"] = {str(number): place for number, place in self.neighbours.items()}
+        return tomli_w.dumps(entries)
+
+    def require_fitting(self, plan: Plan) -> None:
+        """Check that agent, neighbours and addresses fit the plan, and that nothing is open without TLS."""
+        if self.agent >= plan.num_agents:
+            raise NetworkError(f"agent = {self.agent}, but the plan has the agents 0 to {plan.num_agents - 1}")
+        wanted, given = neighbours_of(plan, self.agent), set(self.neighbours)
+        if set(wanted) - given:
+            missing = ", ".join(map(str, sorted(set(wanted) - given)))
+            raise NetworkError(
+                f"agent {self.agent} has the neighbours {sorted(wanted)} in the plan, but no endpoint is given for "
+                f"{missing}: add it under [neighbours]"
+            )
+        if given - set(wanted):
+            unknown = ", ".join(map(str, sorted(given - set(wanted))))
+            raise NetworkError(
+                f"agent {unknown} is no neighbour of agent {self.agent} in the plan: remove its endpoint"
+            )
+        for place in (self.listen, *self.neighbours.values()):
+            host, _ = split_endpoint(place)
+            if self.tls is None and not is_loopback(host):
+                raise NetworkError(
+                    f"{place} is not on loopback, and without TLS nothing else is served: use the certificates that "
+                    "`consilience network init` makes"
+                )
+
+
+def neighbours_of(plan: Plan, agent: int) -> dict[int, float]:
+    """The neighbours of an agent and the weights of its edges to them, in the order of their numbers."""
+    graph, found = plan.graph, {}
+    for (i, j), weight in zip(graph.edges.tolist(), graph.weights.tolist(), strict=True):
+        if agent in (i, j):
+            found[j if i == agent else i] = float(weight)
+    return dict(sorted(found.items()))
+
+
+def split_endpoint(place: str) -> tuple[str, int]:
+    """Host and port of `host:port`."""
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise NetworkError(f"{place!r} is no endpoint: write host:port, for example 192.0.2.7:7447")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, as seen from itself only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

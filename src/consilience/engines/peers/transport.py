@@ -1,0 +1,200 @@
+"""A node's connections to its neighbours, by Zenoh: publish a message, receive theirs, ask for one that was missed.
+
+Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
+`status` and `plan` (asked for), `alive` (a token that vanishes with the process). There is no scouting: a node
+connects to the neighbours of its plan and to nobody else. With TLS both sides of a connection show a certificate of
+the network's authority, and access control by the name in it lets a neighbour speak under its own name only, and hear
+only what this node says.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from consilience.engines.peers.certificates import require_usable
+from consilience.engines.peers.settings import TLS, NodeSettings, split_endpoint
+from consilience.errors import NetworkError
+
+log = logging.getLogger("consilience.peers")
+_ROOT = "consilience/agent"
+_SPOKEN = ["put", "reply", "declare_queryable", "liveliness_token"]
+_HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
+
+Receive = Callable[[int, bytes], None]
+Answer = Callable[[str], bytes | None]
+Change = Callable[[int, bool], None]
+
+
+class Transport:
+    """The open connections of one node.
+
+    Args:
+        settings: who and where it and its neighbours are.
+        receive: called with a neighbour's number and the bytes of its message, from another thread.
+        answer: called with the rest of a key that a neighbour asks for (`since/7`); returns bytes or `None`.
+        change: called when a neighbour comes (`True`) or goes.
+        operator: the name of one who may ask every node for its status, if there is one.
+    """
+
+    def __init__(
+        self, settings: NodeSettings, receive: Receive, answer: Answer, change: Change, operator: str | None = None
+    ) -> None:
+        import zenoh
+
+        self._zenoh, self.settings = zenoh, settings
+        zenoh.init_log_from_env_or("error")
+        _require_free_port(settings.listen)
+        if settings.tls is not None:
+            require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority)
+        try:
+            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, operator))))
+        except zenoh.ZError as error:
+            raise NetworkError(f"the node cannot listen on {settings.listen}: {error}") from None
+        own = f"{_ROOT}/{settings.agent}"
+        self._publisher = self._session.declare_publisher(
+            f"{own}/message", congestion_control=zenoh.CongestionControl.BLOCK, express=True
+        )
+
+        def reply(query: Any) -> None:
+            content = answer(str(query.key_expr).removeprefix(f"{own}/"))
+            if content is not None:
+                query.reply(query.key_expr, content)
+
+        asked = ("since/*", "status", "plan")
+        self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
+        for number in settings.neighbours:
+            heard, seen = self._handlers(number, receive, change)
+            key = f"{_ROOT}/{number}"
+            self._declared.append(self._session.declare_subscriber(f"{key}/message", heard))
+            self._declared.append(self._session.liveliness().declare_subscriber(f"{key}/alive", seen, history=True))
+        self._declared.append(self._session.liveliness().declare_token(f"{own}/alive"))
+
+    def _handlers(self, number: int, receive: Receive, change: Change) -> tuple[Any, Any]:
+        """What to do with a neighbour's message, and with its coming and going."""
+
+        def heard(sample: Any) -> None:
+            receive(number, sample.payload.to_bytes())
+
+        def seen(sample: Any) -> None:
+            change(number, sample.kind == self._zenoh.SampleKind.PUT)
+
+        return heard, seen
+
+    def publish(self, content: bytes) -> None:
+        """Send a message to all neighbours that are connected."""
+        self._publisher.put(content)
+
+    def ask(self, neighbour: int, what: str, seconds: float) -> bytes | None:
+        """What a neighbour answers to `what`, or `None` if it does not within so many seconds."""
+        for reply in self._session.get(f"{_ROOT}/{neighbour}/{what}", timeout=seconds):
+            if reply.ok is not None:
+                return reply.ok.payload.to_bytes()
+        return None
+
+    def close(self) -> None:
+        """Leave the network."""
+        for one in self._declared:
+            one.undeclare()
+        self._session.close()
+
+
+def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> dict[str, Any] | None:
+    """What a node says of itself, asked by the operator; `None` if it does not answer."""
+    import zenoh
+
+    zenoh.init_log_from_env_or("off")
+    scheme = "tcp" if operator is None else "tls"
+    wanted = {
+        "mode": "client",
+        "connect": {
+            "endpoints": [f"{scheme}/{settings.listen}"],
+            "timeout_ms": int(1000 * seconds),
+            "exit_on_failure": True,
+        },
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        **({} if operator is None else {"transport": {"link": {"tls": _tls_entries(operator)}}}),
+    }
+    try:
+        with zenoh.open(zenoh.Config.from_json5(json.dumps(wanted))) as session:
+            for reply in session.get(f"{_ROOT}/{settings.agent}/status", timeout=seconds):
+                if reply.ok is not None:
+                    found = json.loads(reply.ok.payload.to_bytes())
+                    return found if isinstance(found, dict) else None
+    except (zenoh.ZError, ValueError):
+        return None
+    return None
+
+
+def configuration(settings: NodeSettings, operator: str | None = None) -> dict[str, Any]:
+    """Zenoh's configuration of a node."""
+    scheme = "tcp" if settings.tls is None else "tls"
+    found: dict[str, Any] = {
+        "mode": "peer",
+        "listen": {"endpoints": [f"{scheme}/{settings.listen}"]},
+        "connect": {
+            "endpoints": [
+                f"{scheme}/{place}" for number, place in settings.neighbours.items() if number < settings.agent
+            ],
+            "timeout_ms": -1,
+            "exit_on_failure": False,
+            "retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 2},
+        },
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+    }
+    if settings.tls is not None:
+        found["transport"] = {"link": {"tls": _tls_entries(settings.tls)}}
+        found["access_control"] = _access_control(settings, operator)
+    return found
+
+
+def _tls_entries(tls: TLS) -> dict[str, Any]:
+    own = {"certificate": str(tls.certificate), "private_key": str(tls.key)}
+    return {
+        "root_ca_certificate": str(tls.authority),
+        "enable_mtls": True,
+        "verify_name_on_connect": True,
+        **{f"{side}_{name}": value for side in ("listen", "connect") for name, value in own.items()},
+    }
+
+
+def _access_control(settings: NodeSettings, operator: str | None) -> dict[str, Any]:
+    """Who may say and hear what: a neighbour speaks under its own name only, and hears this node only."""
+    own = f"{_ROOT}/{settings.agent}"
+
+    def rule(name: str, flow: str, messages: list[str], key: str) -> dict[str, Any]:
+        return {"id": name, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [key]}
+
+    rules = [rule("speak", "egress", _SPOKEN, f"{own}/**"), rule("be heard", "ingress", _HEARD, f"{own}/**")]
+    subjects, policies = [], []
+    for number in settings.neighbours:
+        theirs = f"{_ROOT}/{number}/**"
+        rules.append(rule(f"hear {number}", "ingress", _SPOKEN, theirs))
+        rules.append(rule(f"ask {number}", "egress", _HEARD, theirs))
+        subjects.append({"id": f"agent-{number}", "cert_common_names": [f"agent-{number}"]})
+        used = ["speak", "be heard", f"hear {number}", f"ask {number}"]
+        policies.append({"rules": used, "subjects": [f"agent-{number}"]})
+    if operator is not None:
+        rules.append(rule("status", "ingress", ["query"], f"{own}/status"))
+        rules.append(rule("answer", "egress", ["reply", "declare_queryable"], f"{own}/status"))
+        subjects.append({"id": operator, "cert_common_names": [operator]})
+        policies.append({"rules": ["status", "answer"], "subjects": [operator]})
+    return {"enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies}
+
+
+def _require_free_port(place: str) -> None:
+    """Say clearly that a port is taken, which the network library says less clearly."""
+    host, port = split_endpoint(place)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise NetworkError(
+            f"the node cannot listen on {place} ({error.strerror or error}): is another node running there? If "
+            "not, choose another port in the node's file and in its neighbours'"
+        ) from None

@@ -1,0 +1,29 @@
+"""Networks for tests: all nodes as threads of this process, on real connections over loopback."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from consilience import experiments
+from consilience.engines.peers.settings import NodeSettings
+from consilience.networks import make_network
+from consilience.nodes import network_draws, run_node
+
+
+def sample_by_peers(plan, directory, problem=None, **options):
+    """The draws of a network whose nodes run side by side, `(chain, agent, draw, …)` by variable."""
+    files = make_network(plan, directory, **options)
+    whole = problem or experiments.load_problem(plan)
+    with ThreadPoolExecutor(len(files)) as threads:
+        jobs = [
+            threads.submit(run_node, NodeSettings.load(path), whole.of_agent(agent))
+            for agent, path in enumerate(files)
+        ]
+        runs = [job.result(timeout=240) for job in jobs]
+    return network_draws([run.path for run in runs]), runs
+
+
+def assert_same_draws(found, run, tolerance=2e-5):
+    """Peers' draws against those of `simulate`."""
+    for name, values in found.items():
+        np.testing.assert_allclose(values, run.draws[name].to_numpy(), atol=tolerance, rtol=tolerance)

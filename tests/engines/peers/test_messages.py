@@ -1,0 +1,96 @@
+"""The wire format: what goes out comes back, and nothing else is ever taken or raises."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consilience.engines.peers.messages import Codec, Message, Rejected
+
+CODEC = Codec("run", (2, 3), "float32", 100)
+VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
+GOOD = CODEC.encode(Message(4, 7, 5, VALUES))
+
+
+def header(**changes):
+    """A message of agent 4 in round 7 with some header entries changed."""
+    entries = {"version": 1, "run": "run", "sender": 4, "round": 7, "durable": 5, "dtype": "float32", "shape": [2, 3]}
+    encoded = msgspec.msgpack.encode(list({**entries, **changes}.values()))
+    return len(encoded).to_bytes(4, "little") + encoded + VALUES.tobytes()
+
+
+def test_a_message_comes_back_as_it_was():
+    found = CODEC.decode(GOOD, 4)
+    assert (found.sender, found.round, found.durable) == (4, 7, 5)
+    np.testing.assert_array_equal(found.values, VALUES)
+    assert CODEC.decode(header(), 4).round == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": 2}, "version 2, expected 1"),
+        ({"run": "other"}, "another run"),
+        ({"sender": 3}, "in the name of agent 3"),
+        ({"round": 101}, "round 101 is none"),
+        ({"round": -1}, "round -1 is none"),
+        ({"durable": 8}, "durable round 8"),
+        ({"dtype": "float64"}, "float64"),
+        ({"shape": [3, 2]}, "expected float32"),
+        ({"shape": [2**60, 2**60]}, "expected float32"),
+        ({"sender": "4"}, "no header"),
+        ({"extra": 1}, "no header"),
+    ],
+)
+def test_every_field_is_checked(change, reason):
+    found = CODEC.decode(header(**change), 4)
+    if "extra" in change:  # an entry more than expected is either refused or ignored, never used
+        assert isinstance(found, Rejected) or found.round == 7
+    else:
+        assert isinstance(found, Rejected)
+        assert reason in found.reason
+        assert found.other_run == ("run" in change)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_must_be_finite(bad):
+    values = VALUES.copy()
+    values[1, 2] = bad
+    assert "not finite" in CODEC.decode(CODEC.encode(Message(4, 7, 5, values)), 4).reason
+
+
+def test_length_is_limited_before_anything_is_read():
+    assert "bytes long" in CODEC.decode(GOOD + b"x" * 10_000, 4).reason
+    assert "bytes of numbers" in CODEC.decode(GOOD + b"x", 4).reason
+    assert "no header" in CODEC.decode((2**31).to_bytes(4, "little") + b"x" * 40, 4).reason
+
+
+@settings(max_examples=5000, deadline=None)
+@given(st.binary(max_size=600))
+def test_random_bytes_are_never_taken(content):
+    assert isinstance(CODEC.decode(content, 4), Rejected)
+
+
+@settings(max_examples=5000, deadline=None)
+@given(st.integers(0, len(GOOD) - 1), st.integers(1, 255), st.booleans(), st.integers(0, len(GOOD) - 1))
+def test_damaged_messages_are_taken_only_if_still_whole(place, change, cut, end):
+    """A changed byte may give another valid round or number, never one outside the limits; a cut one is refused."""
+    content = bytearray(GOOD)
+    content[place] ^= change
+    found = CODEC.decode(bytes(content[:end]) if cut else bytes(content), 4)
+    if cut:
+        assert isinstance(found, Rejected)
+    elif isinstance(found, Message):
+        assert found.sender == 4
+        assert 0 <= found.durable <= found.round <= 100
+        assert np.isfinite(found.values).all()
+        assert found.values.shape == (2, 3)
+
+
+def test_several_messages_at_once():
+    many = CODEC.encode_all(Message(4, k, 0, VALUES + k) for k in range(3))
+    assert [found.round for found in CODEC.decode_all(many, 4)] == [0, 1, 2]
+    assert isinstance(CODEC.decode_all(many[:-1], 4)[-1], Rejected)
+    assert isinstance(CODEC.decode_all(many, 3)[0], Rejected)
+    assert CODEC.decode_all(b"", 4) == []

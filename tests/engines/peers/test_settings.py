@@ -1,0 +1,112 @@
+"""A node's file, its certificates and its endpoints: what is wrong is said before anything is sent."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+import consilience as cs
+from consilience.engines.peers import certificates
+from consilience.engines.peers.settings import NodeSettings, neighbours_of
+from consilience.engines.peers.transport import Transport, configuration
+from consilience.errors import NetworkError
+from consilience.networks import make_network
+from consilience.nodes import run_node
+
+PLAN = cs.Plan(problem="gmm", graph=cs.graphs.ring(4), sampler=cs.dula(step_size=1e-3, consensus=0.2), num_steps=20)
+
+
+@pytest.fixture
+def network(tmp_path):
+    return make_network(PLAN, tmp_path / "network")
+
+
+def changed(path, **changes):
+    """The node's file with other entries, written beside it."""
+    settings = NodeSettings.load(path).model_copy(update=changes)
+    place = path.with_name("changed.toml")
+    place.write_text(settings.to_toml())
+    return NodeSettings.load(place)
+
+
+def test_files_name_neighbours_and_secrets(network):
+    settings = NodeSettings.load(network[1])
+    assert list(settings.neighbours) == [0, 2]
+    settings.require_fitting(PLAN)
+    assert stat.S_IMODE(os.stat(settings.tls.key).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(settings.tls.certificate.parent / "authority.key").st_mode) == 0o600
+    assert settings.plan.is_file()
+
+
+def test_neighbours_carry_the_weights_of_edges():
+    graph = cs.graphs.from_edges(3, [(0, 1), (1, 2)], weights=[0.5, 2.0])
+    plan = PLAN.replace(graph=graph)
+    assert neighbours_of(plan, 1) == {0: 0.5, 2: 2.0}
+    assert neighbours_of(plan, 2) == {1: 2.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"agent": 9}, "the agents 0 to 3"),
+        ({"neighbours": {0: "127.0.0.1:7001"}}, "no endpoint is given for 2"),
+        ({"neighbours": {0: "127.0.0.1:1", 2: "127.0.0.1:2", 3: "127.0.0.1:3"}}, "agent 3 is no neighbour"),
+        ({"listen": "127.0.0.1"}, "is no endpoint"),
+        ({"listen": "127.0.0.1:99999"}, "is no endpoint"),
+        ({"tls": None, "listen": "192.0.2.1:7000"}, "not on loopback"),
+    ],
+)
+def test_settings_that_do_not_fit_the_plan(network, changes, message):
+    settings = changed(network[1], **changes)
+    with pytest.raises(NetworkError, match=message):
+        settings.require_fitting(PLAN)
+
+
+def test_a_missing_or_unreadable_or_damaged_file(network, tmp_path):
+    settings = NodeSettings.load(network[0])
+    files = (settings.tls.certificate, settings.tls.key, settings.tls.authority)
+    settings.tls.key.rename(tmp_path / "elsewhere")
+    with pytest.raises(NetworkError, match=r"agent-0\.key is missing: carry it over"):
+        run_node(settings)
+    (tmp_path / "elsewhere").rename(settings.tls.key)
+    settings.tls.certificate.write_text("nonsense")
+    with pytest.raises(NetworkError, match="is not a certificate"):
+        certificates.require_usable(*files)
+    with pytest.raises(NetworkError, match="there is no node file"):
+        NodeSettings.load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(("days", "message"), [(-1, "expired at"), (3, None)])
+def test_expired_certificates_are_told(tmp_path, days, message):
+    authority = certificates.make_authority(tmp_path, "test")
+    certificates.issue(authority, tmp_path, "agent-0", [], valid_days=days)
+    files = [tmp_path / name for name in ("agent-0.pem", "agent-0.key", "authority.pem")]
+    if message is None:
+        certificates.require_usable(*files)
+    else:
+        with pytest.raises(NetworkError, match=message):
+            certificates.require_usable(*files)
+
+
+def test_a_port_in_use_is_told(network):
+    settings = NodeSettings.load(network[0])
+    host, port = settings.listen.split(":")
+    with socket.socket() as taken:
+        taken.bind((host, int(port)))
+        taken.listen()
+        with pytest.raises(NetworkError, match=r"cannot listen on .* is another node running there"):
+            Transport(settings, lambda *_: None, lambda _: None, lambda *_: None)
+
+
+def test_without_tls_only_on_loopback(tmp_path):
+    with pytest.raises(NetworkError, match="not on loopback"):
+        make_network(PLAN, tmp_path / "open", ["192.0.2.1:7000"] * 4, insecure=True)
+
+
+def test_no_scouting_and_nothing_but_tls(network):
+    found = configuration(NodeSettings.load(network[2]))
+    assert all(place.startswith("tls/") for place in found["listen"]["endpoints"] + found["connect"]["endpoints"])
+    assert not found["scouting"]["multicast"]["enabled"]
+    assert not found["scouting"]["gossip"]["enabled"]
+    assert found["access_control"]["default_permission"] == "deny"
