@@ -25,6 +25,16 @@ from consilience.cli.commands import (
 )
 
 app = typer.Typer(help="Networks of nodes: make one, run it on this machine, ask how it is.", no_args_is_help=True)
+
+
+@app.callback()
+def _before() -> None:
+    """Networks of nodes: make one, run it on this machine, ask how it is."""
+    from consilience.engines.peers import require_packages
+
+    require_packages()
+
+
 NodeFile = Annotated[Path, typer.Argument(help="The node's file, made by `network init`.")]
 Directory = Annotated[Path, typer.Argument(help="The network's directory, made by `network init`.")]
 Experiment = Annotated[str, typer.Option("--experiment", help="An experiment, PLAN.toml, or module:attribute.")]
@@ -43,7 +53,10 @@ CheckpointSeconds = Annotated[
 def node(path: NodeFile, as_json: Json = False) -> None:
     """Run one agent of a network, beside its data; started again, it goes on where it was."""
     from consilience.cli import display
+    from consilience.engines.peers import require_packages
     from consilience.engines.peers.settings import NodeSettings
+
+    require_packages()
     from consilience.nodes import run_node
 
     _log_to_stderr(as_json)
