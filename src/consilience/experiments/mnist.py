@@ -4,8 +4,8 @@ Five agents hold 12,000 of the 60,000 images each; training takes 10 epochs, pre
 probabilities of draws from the second half. Strange images are house numbers (SVHN, grey), clothing and cursive
 characters. All are 32 × 32 with values between 0 and 1.
 
-The paper's step size for D-ULA lies on the edge of stability, where some seeds never learn. Ours are the same for all
-methods and train for every seed; the report says both in words.
+The paper's step size for D-ULA lies on the edge of stability, where some seeds never learn. Ours train for every
+seed; the report says both in words.
 """
 
 from __future__ import annotations
@@ -64,14 +64,19 @@ class MNIST:
         return {"sgd": _at(alone, 0.0), "c-ula": alone, "d-ula-5": self.plan(5, None, num_steps)}
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
-        """The same step sizes and images a step for every network; draws come from the second half of the steps."""
+        """As many images a step for every network; draws come from the second half of the steps.
+
+        A single agent begins with half the step size: at the networks' it would overshoot, for some seeds beyond
+        repair.
+        """
         graph, batch = graph or graphs.ring(num_agents), max(1, _BATCH_OF_NETWORK // num_agents)
         steps = num_steps or _EPOCHS * (_IMAGES // num_agents // batch)
         pull = 0.9 * graph.proven_consensus_limit if graph.num_edges else 1.0
+        first = 2e-5 if num_agents > 1 else 1e-5
         return Plan(
             problem=self.name,
             graph=graph,
-            sampler=dula(FromTo(start=2e-5, end=1e-6, num_steps=steps, exponent=0.55), pull, self.temperature),
+            sampler=dula(FromTo(start=first, end=1e-6, num_steps=steps, exponent=0.55), pull, self.temperature),
             num_steps=steps,
             burn_in=steps // 2,
             store_every=max(1, (steps - steps // 2) // _DRAWS),
@@ -126,14 +131,14 @@ class MNISTScan:
     name: str = "mnist-scan"
     title = "LeNet-5 on MNIST: temperatures and priors"
     main = "normal-1"
-    temperatures = (0.0, 0.1, 0.3, 1.0)
+    temperatures = (1.0, 0.3, 0.0)
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """One run for each temperature and prior."""
         return {
             f"{prior}-{temperature:g}": _at(PRIORS[prior].plan(5, None, num_steps), temperature)
-            for prior in PRIORS
             for temperature in self.temperatures
+            for prior in PRIORS
         }
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:

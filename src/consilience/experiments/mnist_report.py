@@ -112,7 +112,8 @@ def study_sections(runs: Mapping[str, RunDirectory]) -> list[Section]:
             "Calibration and images from elsewhere",
             "Beyond the paper: proper scores and calibration on MNIST, and how well the entropy of the prediction "
             "tells house numbers, clothing and cursive characters from digits (AUROC). Above: accuracy over "
-            "confidence; below: the density of the predicted label's probability, as in the paper.",
+            "confidence; below: the density of the predicted label's probability, as in the paper (that of held-out "
+            "images runs off the top).",
             {"methods": prediction_figures.methods(found)},
             method_table(summaries),
         ),
@@ -171,7 +172,8 @@ def scan_verdict(results: Mapping[str, Any]) -> str:
 
 
 def _scan_points(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
+    """What the scan shows of each run, by prior and temperature."""
+    points = [
         {
             "prior": f"{row['prior']} prior",
             "temperature": row["temperature"],
@@ -183,6 +185,7 @@ def _scan_points(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for row in results["results"]
     ]
+    return sorted(points, key=lambda one: (one["prior"], one["temperature"]))
 
 
 def _paper_means() -> dict[str, float]:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from consilience.reports.figures import ACCENT, COLOURS, INK, MUTED, STYLE
 
 _EDGES = np.linspace(0, 1, 41)
+_KINDS = (INK, ACCENT, COLOURS[4], COLOURS[3], COLOURS[2])
 
 
 def reliability(stored: xarray.Dataset) -> Figure:
@@ -64,10 +65,11 @@ def _reliability_lines(axis: Any, stored: xarray.Dataset) -> None:
 
 
 def _densities(axis: Any, stored: xarray.Dataset) -> None:
-    strange = [str(name) for name in stored if str(name).startswith("confidence_")]
-    for colour, name in zip(
-        (INK, ACCENT, COLOURS[4], COLOURS[3], COLOURS[2]), ["confidence", *strange], strict=False
-    ):
-        label = name.removeprefix("confidence_") if name != "confidence" else "held out"
-        axis.hist(stored[name].to_numpy().ravel(), _EDGES, density=True, histtype="step", color=colour, label=label)
-    axis.set_yticks([])
+    """Familiar inputs are nearly all near 1; their last bar runs off the top, so that strange ones can be seen."""
+    highest = 0.0
+    for colour, name in zip(_KINDS, ["", *stored.attrs["strange"]], strict=False):
+        values = stored[f"confidence_{name}" if name else "confidence"].to_numpy().ravel()
+        heights, _ = np.histogram(values, _EDGES, density=True)
+        axis.stairs(heights, _EDGES, color=colour, label=name or "held out")
+        highest = max(highest, float(heights.max())) if name else highest
+    axis.set(yticks=[], xlim=(0, 1), ylim=(0, 1.25 * highest))
