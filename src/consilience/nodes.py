@@ -133,7 +133,6 @@ def _summary(run: Run, node: Node) -> dict[str, Any]:
         "rounds_per_second": timing.get("steps_per_second"),
         "messages": {name: node.counts[name] for name in ("sent", "received", "rejected")},
         "restarts": run.status.get("restarts", 0),
-        "participation": {str(agent): 1.0 for agent in range(node.plan.num_agents)},
     }
 
 
