@@ -196,13 +196,16 @@ class Node:
         return None if self._transport is None else self._transport.ask(number, what, 2.0)
 
     def _ask_status(self, number: int) -> None:
-        answer = self._ask(number, "status")
-        try:
-            found = json.loads(answer) if answer else {}
-        except ValueError:
-            found = {}
-        if isinstance(found, dict) and found.get("done") is True:
+        if self._ask_json(number, "status").get("done") is True:
             self.neighbours_done.add(number)
+
+    def _ask_json(self, number: int, what: str) -> dict[str, Any]:
+        """What a neighbour answers, if it is a JSON object; otherwise an empty one."""
+        try:
+            found = json.loads(self._ask(number, what) or b"{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def _receive(self, number: int, content: bytes) -> None:
         self._take(number, self.codec.decode(content, number))
@@ -222,13 +225,8 @@ class Node:
             log.error("agent %d keeps sending messages that are rejected (%d so far)", number, _MOST_BAD)
 
     def _compare_plans(self, number: int) -> None:
-        answer = self._ask(number, "plan")
-        try:
-            theirs = json.loads(answer) if answer else {}
-        except ValueError:
-            theirs = {}
-        ours = self.plan.model_dump(mode="json")
-        different = [name for name in ours if not isinstance(theirs, dict) or theirs.get(name) != ours[name]]
+        theirs, ours = self._ask_json(number, "plan"), self.plan.model_dump(mode="json")
+        different = [name for name in ours if theirs.get(name) != ours[name]]
         log.error("agent %d follows another plan: it differs in %s", number, ", ".join(different) or "its answer")
 
     def _answer(self, what: str) -> bytes | None:
