@@ -20,6 +20,7 @@ from consilience import Plan, Problem
 from consilience.datasets import Labelled, load
 from consilience.errors import DataError
 from consilience.experiments import EXPERIMENTS
+from consilience.models.softplus import softplus
 
 _OUR_STEPS = 52_000  # ten times the experiment's, in which the first and the last write to disk weigh a lot
 _TORCH_STEPS = 2_000
@@ -107,6 +108,6 @@ def _sparse_log_likelihood(table: Labelled) -> Callable[[jax.Array, jax.Array], 
 
     def log_likelihood(w: jax.Array, rows: jax.Array) -> jax.Array:
         logits = jnp.append(w, 0)[places[rows]].sum(-1)
-        return labels[rows].astype(w.dtype) * logits - jnp.logaddexp(0.0, logits)
+        return labels[rows].astype(w.dtype) * logits - softplus(logits)
 
     return log_likelihood

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import ProblemError
+from consilience.models.softplus import softplus
 from consilience.problems import Curvature, Problem
 
 
@@ -42,7 +43,7 @@ def logistic_regression(
     def log_likelihood(w: jax.Array, rows: tuple[jax.Array, jax.Array]) -> jax.Array:
         features, labels = rows
         logits = features @ w
-        return labels * logits - jnp.logaddexp(0.0, logits)
+        return labels * logits - softplus(logits)
 
     def log_prior(w: jax.Array) -> jax.Array:
         return -(w @ w) / (2 * scale**2) if prior == "normal" else -jnp.abs(w).sum() / scale

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from consilience.models.softplus import softplus
 from consilience.problems import Problem
 
 VARIANCES = (10.0, 1.0)
@@ -36,7 +37,7 @@ def log_likelihood(parameters: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     theta_2 = parameters["theta_2"]
     residual = x - parameters["theta_1"]
     gap = theta_2 * (2 * residual - theta_2) / (2 * NOISE_VARIANCE)
-    return -(residual**2) / (2 * NOISE_VARIANCE) + _softplus(gap)
+    return -(residual**2) / (2 * NOISE_VARIANCE) + softplus(gap)
 
 
 def log_prior(parameters: dict[str, jax.Array]) -> jax.Array:
@@ -49,15 +50,3 @@ def init(key: jax.Array) -> dict[str, jax.Array]:
     """A draw from the prior."""
     first, second = jax.random.normal(key, (2,)) * jnp.sqrt(jnp.array(VARIANCES))
     return {"theta_1": first, "theta_2": second}
-
-
-@jax.custom_jvp
-def _softplus(x: jax.Array) -> jax.Array:
-    """`log(1 + e^x)` whose derivative is one `tanh`: half the time of the gradient of `logaddexp`."""
-    return jnp.logaddexp(x, 0.0)
-
-
-@_softplus.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    (x,), (tangent,) = primals, tangents
-    return _softplus(x), tangent * (0.5 + 0.5 * jnp.tanh(0.5 * x))
