@@ -82,8 +82,9 @@ class A9A:
         words, classes = jnp.asarray(packed(features)), jnp.asarray(labels)
 
         def log_likelihood(w: jax.Array, rows: jax.Array) -> jax.Array:
-            own = unpacked(words[rows], features.shape[1], w.dtype)
-            return model.log_likelihood(w, (own, classes[rows].astype(w.dtype)))
+            own = unpacked(words[rows], w.dtype)
+            padded = jnp.pad(w, (0, own.shape[-1] - w.shape[-1]))
+            return model.log_likelihood(padded, (own, classes[rows].astype(w.dtype)))
 
         return Problem(
             log_likelihood, model.log_prior, model.init, chains[0], name=self.title,
@@ -199,10 +200,10 @@ def packed(features: np.ndarray) -> np.ndarray:
     return np.packbits(bits, axis=-1, bitorder="little").view("<u4").reshape(len(features), count)
 
 
-def unpacked(words: jax.Array, num_features: int, dtype: Any) -> jax.Array:
-    """The zeros and ones that `packed` made words of."""
+def unpacked(words: jax.Array, dtype: Any) -> jax.Array:
+    """The zeros and ones that `packed` made words of, with zeros up to a multiple of 32, which compilers like."""
     bits = (words[..., None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
-    return bits.reshape(*words.shape[:-1], -1)[..., :num_features].astype(dtype)
+    return bits.reshape(*words.shape[:-1], -1).astype(dtype)
 
 
 def read_accuracy(run: RunDirectory) -> xarray.Dataset:
