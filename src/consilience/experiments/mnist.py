@@ -53,7 +53,7 @@ class MNIST:
     name: str = "mnist"
     prior: Prior = "normal"
     scale: float = 2.0
-    temperature: float = 0.3
+    temperature: float = 0.5
 
     title = "LeNet-5 on MNIST, and images from elsewhere"
     main = "d-ula-5"
@@ -131,7 +131,7 @@ class MNISTScan:
     name: str = "mnist-scan"
     title = "LeNet-5 on MNIST: temperatures and priors"
     main = "normal-1"
-    temperatures = (1.0, 0.3, 0.0)
+    temperatures = (1.0, 0.5, 0.0)
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """One run for each temperature and prior."""
