@@ -73,7 +73,10 @@ def _opened(settings: NodeSettings, problem: Problem, plan: Plan, node: Node) ->
         if finding.level == "warning":
             warnings.warn(PlanWarning(str(finding), finding.topic), stacklevel=3)
     require_stable(check(plan))
-    Run.create(settings.run, problem, plan, node.parameters, plan.num_steps, "peers", [settings.agent])
+    Run.create(
+        settings.run, problem, plan, node.parameters, plan.num_steps, "peers", [settings.agent],
+        presence=node.continues,
+    )  # fmt: skip
     return Run(settings.run)
 
 
@@ -81,7 +84,7 @@ def _serve(
     run: Run, node: Node, state: Any, step: int, settings: NodeSettings, progress: ShowProgress | None
 ) -> None:
     node.compile()
-    node.connect(step)
+    node.connect(step, state)
     log.info("agent %d joins at round %d, listening on %s", settings.agent, step, settings.listen)
     try:
         if not run.complete:
@@ -133,11 +136,21 @@ def _summary(run: Run, node: Node) -> dict[str, Any]:
         "rounds_per_second": timing.get("steps_per_second"),
         "messages": {name: node.counts[name] for name in ("sent", "received", "rejected")},
         "restarts": run.status.get("restarts", 0),
+        "participation": participation(run),
     }
 
 
+def participation(run: Run) -> list[float]:
+    """The share of a node's draws in which each agent's data counted."""
+    draws = run.draws
+    if "participation" not in draws.coords:
+        return [1.0] * run.plan.num_agents
+    return draws["participation"].mean("draw").to_numpy().tolist()
+
+
 def network_draws(paths: list[Path]) -> dict[str, np.ndarray]:
-    """The draws of several nodes put together, `(chain, agent, draw, …)` by variable, in the agents' order."""
+    """The draws that several nodes have in common, `(chain, agent, draw, …)` by variable, in the agents' order."""
     runs = sorted((Run(path) for path in paths), key=lambda run: int(run.draws["agent"][0]))
+    common = sorted(set.intersection(*(set(run.draws["draw"].to_numpy().tolist()) for run in runs)))
     names = runs[0].draws.attrs["parameters"]
-    return {name: np.concatenate([np.asarray(run.draws[name]) for run in runs], 1) for name in names}
+    return {name: np.concatenate([np.asarray(run.draws[name].sel(draw=common)) for run in runs], 1) for name in names}

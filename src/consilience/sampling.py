@@ -157,7 +157,7 @@ def restore(run: Run, engine: Engine) -> tuple[Any, int]:
         if found is not None:
             state, step = found.state, found.step
             draws, times = found.extra["draws"], found.extra["times"]
-    if draws != run.plan.draws_after(step) or run.draw_group().length < draws or run.metric_group().length < times:
+    if draws > run.plan.draws_after(step) or run.draw_group().length < draws or run.metric_group().length < times:
         raise RunError(f"draws are missing from {run.path}/draws.zarr: the run cannot be resumed, start a new one")
     run.draw_group().commit(draws)
     run.metric_group().commit(times)
@@ -265,7 +265,7 @@ class Sampling:
 
     def _append(self, segment: Segment) -> None:
         plan = self.plan
-        numbers = self.draws.length + np.arange(len(segment.draws))
+        numbers = segment.first_draw + np.arange(len(segment.draws))
         if len(numbers):
             steps = plan.burn_in + (numbers + 1) * plan.store_every
             sizes = np.broadcast_to(np.asarray(plan.sampler.step_size(steps - 1), float), steps.shape)
@@ -275,6 +275,7 @@ class Sampling:
                     "draw": numbers,
                     "step": steps,
                     "step_size": sizes,
+                    **({} if segment.present is None else {"participation": segment.present}),
                 }
             )
         error = segment.consensus_error.T
@@ -305,7 +306,7 @@ class Sampling:
             raise RunError("a state became non-finite once and not again: is the memory of this machine sound?")
         step, chain, agent = found
         self._wait(0)
-        good = self.plan.draws_after(step - 1) - self.plan.draws_after(first_step)
+        good = self.plan.draws_after(step - 1) - segment.first_draw
         measured = int(np.searchsorted(segment.metric_steps, step))
         whole = segment._replace(
             draws=segment.draws[:good],

@@ -21,6 +21,10 @@ class Segment(NamedTuple):
     """After how many steps the metrics were measured."""
     consensus_error: np.ndarray
     """`(measurements, chains)`: `Σ_i ‖w_i − w̄‖²`."""
+    first_draw: int
+    """The number of the first of the draws."""
+    present: np.ndarray | None = None
+    """`(draws, agents)`: whose data counted in each draw, if it was not always everybody's."""
 
 
 class Engine(Protocol):

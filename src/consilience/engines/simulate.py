@@ -96,7 +96,7 @@ class Simulation:
         measured = np.minimum(first_step + self.block_steps * np.arange(1, blocks + 1), last_step)
         complete = self.plan.draws_after(last_step) - first_draw
         draws, consensus = np.asarray(draws), np.asarray(consensus)  # JAX would compile a slice of every length
-        return new_state, Segment(last_step, draws[:complete], measured, consensus[:blocks])
+        return new_state, Segment(last_step, draws[:complete], measured, consensus[:blocks], first_draw)
 
     def _run_groups(self, state: Any, numbers: Any) -> Any:
         """Run the program on every group of chains, and put the results together again."""

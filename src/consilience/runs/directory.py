@@ -66,14 +66,19 @@ class RunDirectory:
         metric_times: int,
         engine: str,
         agents: Sequence[int] | None = None,
+        *,
+        presence: bool = False,
     ) -> None:
-        """Lay out a new run, with the draws of all agents or of the given ones; nothing may be there yet."""
+        """Lay out a new run, with the draws of all agents or of the given ones; nothing may be there yet.
+
+        With `presence`, every draw says whose data counted.
+        """
         require_free(path)
         with disk_errors(path):
             draft = path.with_name(f".{path.name}.partial")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            _create_draws(draft / "draws.zarr", plan, parameters, agents or range(plan.num_agents))
+            _create_draws(draft / "draws.zarr", plan, parameters, agents or range(plan.num_agents), presence)
             _create_metrics(draft / "metrics.zarr", plan, metric_times)
             write_json(draft / "provenance.json", provenance(engine))
             status = {
@@ -167,7 +172,7 @@ def require_free(path: Path) -> None:
         raise RunError(f"{path} is not empty: choose a new directory for the run")
 
 
-def _create_draws(path: Path, plan: Plan, parameters: Parameters, agents: Sequence[int]) -> None:
+def _create_draws(path: Path, plan: Plan, parameters: Parameters, agents: Sequence[int], presence: bool) -> None:
     lead = (plan.num_chains, len(agents), plan.num_draws)
     variables = {
         name: Variable(
@@ -180,12 +185,14 @@ def _create_draws(path: Path, plan: Plan, parameters: Parameters, agents: Sequen
     variables["draw"] = Variable(("draw",), (plan.num_draws,), "int64")
     variables["step"] = Variable(("draw",), (plan.num_draws,), "int64")
     variables["step_size"] = Variable(("draw",), (plan.num_draws,), "float64")
+    if presence:
+        variables["participation"] = Variable(("draw", "member"), (plan.num_draws, plan.num_agents), "bool")
     numbers = {
         "chain": (("chain",), np.arange(plan.num_chains)),
         "agent": (("agent",), np.array(agents)),
     }
     note = {
-        "coordinates": "step step_size",
+        "coordinates": "step step_size participation" if presence else "step step_size",
         "inference_library": "consilience",
         "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
     }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consilience.engines.peers.messages import Codec, Message, Rejected
+from consilience.engines.peers.messages import Codec, Message, Rejected, join
 
 CODEC = Codec("run", (2, 3), "float32", 100)
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -59,7 +59,7 @@ def test_numbers_must_be_finite(bad):
 
 def test_length_is_limited_before_anything_is_read():
     assert "bytes long" in CODEC.decode(GOOD + b"x" * 10_000, 4).reason
-    assert "bytes of numbers" in CODEC.decode(GOOD + b"x", 4).reason
+    assert "bytes behind its header" in CODEC.decode(GOOD + b"x", 4).reason
     assert "no header" in CODEC.decode((2**31).to_bytes(4, "little") + b"x" * 40, 4).reason
 
 
@@ -86,7 +86,7 @@ def test_damaged_messages_are_taken_only_if_still_whole(place, change, cut, end)
 
 
 def test_several_messages_at_once():
-    many = CODEC.encode_all(Message(4, k, 0, VALUES + k) for k in range(3))
+    many = join(CODEC.encode(Message(4, k, 0, VALUES + k)) for k in range(3))
     assert [found.round for found in CODEC.decode_all(many, 4)] == [0, 1, 2]
     assert isinstance(CODEC.decode_all(many[:-1], 4)[-1], Rejected)
     assert isinstance(CODEC.decode_all(many, 3)[0], Rejected)

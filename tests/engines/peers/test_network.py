@@ -12,7 +12,7 @@ import pytest
 
 import consilience as cs
 from consilience.engines.peers import certificates
-from consilience.engines.peers.messages import Codec, Message
+from consilience.engines.peers.messages import Message
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Transport
 from consilience.networks import make_network, network_status
@@ -103,7 +103,7 @@ class Listener:
         self.transport = Transport(
             settings,
             lambda sender, content: self.heard.append((sender, content)),
-            lambda what: None,
+            lambda what, content: None,
             lambda number, here: self.here.add(number) if here else self.here.discard(number),
         )
 
@@ -160,7 +160,7 @@ def test_a_node_with_another_plan_is_refused_and_the_difference_named(tmp_path, 
     ]
     with caplog.at_level(logging.INFO, "consilience.peers"):
         for one in nodes:
-            one.connect(0)
+            one.connect(0, one.initial_state())
         try:
             deadline = time.monotonic() + 10
             while "differs in seed" not in caplog.text and time.monotonic() < deadline:
@@ -179,13 +179,13 @@ def test_bad_messages_are_counted_and_ignored(tmp_path):
 
     plan = plan_for(cs.graphs.from_edges(2, [(0, 1)]))
     node = Node(sensors((4, 5)).of_agent(0), plan, NodeSettings.load(make_network(plan, tmp_path / "n")[0]))
-    codec = Codec(plan.digest(), node.codec.shape, "float32", plan.num_steps)
+    codec = node.codec
     for content in (b"", b"\x00" * 50, codec.encode(Message(1, 0, 0, np.full(codec.shape, np.nan)))):
         node._receive(1, content)
     assert node.counts["rejected"] == 3
     node._receive(1, codec.encode(Message(1, 0, 0, np.zeros(codec.shape))))
     assert node.counts["received"] == 1
-    assert node.inbox.wait(0, 0.0) == []
+    assert node.inbox.wait(0, 0.0, [1]) == []
 
 
 def start(path):

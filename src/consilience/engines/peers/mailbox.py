@@ -7,9 +7,10 @@ durable round. What is kept is so bounded by the checkpoints' interval.
 
 from __future__ import annotations
 
+import io
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,13 @@ class Inbox:
     def __init__(self, neighbours: list[int], next_round: int) -> None:
         self._changed = threading.Condition()
         self._next = next_round
-        self._kept: dict[int, dict[int, np.ndarray]] = {number: {} for number in neighbours}
+        self._kept: dict[int, dict[int, Message]] = {number: {} for number in neighbours}
         self.durable = dict.fromkeys(neighbours, 0)
         """Up to which round each neighbour's checkpoints reach."""
         self.latest = dict.fromkeys(neighbours, -1)
         """The latest round that was heard of each neighbour."""
+        self.heard_at = dict.fromkeys(neighbours, 0.0)
+        """When each neighbour was last heard, by this machine's steady clock."""
 
     def put(self, message: Message) -> None:
         """Take a message in; what is behind, or far ahead, is not kept.
@@ -41,28 +44,40 @@ class Inbox:
             sender = message.sender
             self.durable[sender] = max(self.durable[sender], message.durable)
             self.latest[sender] = max(self.latest[sender], message.round)
+            self.heard_at[sender] = time.monotonic()
             if self._next <= message.round < self._next + AHEAD:
-                self._kept[sender][message.round] = message.values
+                self._kept[sender][message.round] = message
             self._changed.notify()
 
-    def wait(self, round_: int, seconds: float) -> list[int]:
-        """Wait for all neighbours' messages of a round, at most so long; the neighbours whose are missing."""
+    def wait(self, round_: int, seconds: float, wanted: Collection[int]) -> list[int]:
+        """Wait for the wanted neighbours' messages of a round, at most so long; those whose are missing."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while True:
-                missing = [number for number, kept in self._kept.items() if round_ not in kept]
+                missing = [number for number in wanted if round_ not in self._kept[number]]
                 left = deadline - time.monotonic()
                 passed = any(self.latest[number] > round_ for number in missing)
                 if not missing or left <= 0 or passed:  # a message that was passed by will not come by itself
                     return missing
                 self._changed.wait(left)
 
-    def take(self, round_: int) -> list[np.ndarray]:
-        """The messages of a round, in the neighbours' order; older ones are dropped."""
+    def take(self, round_: int) -> dict[int, Message]:
+        """The messages of a round that came, in the neighbours' order; older ones are dropped."""
         with self._changed:
-            found = [kept.pop(round_) for kept in self._kept.values()]
-            self._next = round_ + 1
+            found = {number: kept[round_] for number, kept in self._kept.items() if round_ in kept}
+            self._drop_before(round_ + 1)
             return found
+
+    def skip_to(self, round_: int) -> None:
+        """Expect messages of a round and later ones only."""
+        with self._changed:
+            self._drop_before(round_)
+
+    def _drop_before(self, round_: int) -> None:
+        self._next = round_
+        for kept in self._kept.values():
+            for old in [number for number in kept if number < round_]:
+                del kept[old]
 
 
 class Outbox:
@@ -93,8 +108,6 @@ class Outbox:
 
     def save(self, path: Path, before: int, write: Callable[[Path, bytes], None]) -> None:
         """Write the messages before a round to a file: what a restarted node could not compute again."""
-        import io
-
         with self._lock:
             rounds = sorted(number for number in self._kept if number < before)
             values = [self._kept[number] for number in rounds]

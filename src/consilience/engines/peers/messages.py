@@ -2,6 +2,7 @@
 
     4 bytes     length of the header, little-endian
     header      version, run, sender, round, durable round, dtype, shape
+    heard       4 bytes for each agent: the latest round of it that reached the sender (if nodes go on without others)
     the rest    the numbers, little-endian
 
 Whatever arrives is checked in every field before a number of it is used, and nothing in it is ever executed: a
@@ -41,6 +42,8 @@ class Message(NamedTuple):
     """The round up to which the sender will never fall back, as a checkpoint holds its state there."""
     values: np.ndarray
     """`(chains, size)`"""
+    heard: np.ndarray = np.zeros(0, np.int64)
+    """`(agents,)`: the latest round of each agent that has reached the sender; empty if nobody counts them."""
 
 
 class Rejected(NamedTuple):
@@ -60,6 +63,7 @@ class Codec:
         shape: of every message, `(chains, size)`.
         dtype: of its numbers.
         num_rounds: rounds lie between 0 and this.
+        num_heard: of how many agents a message says what was heard.
 
     >>> codec = Codec("abc", (1, 2), "float32", 10)
     >>> codec.decode(codec.encode(Message(3, 5, 0, np.array([[1.0, 2.0]]))), 3).values.tolist()
@@ -72,6 +76,7 @@ class Codec:
     shape: tuple[int, ...]
     dtype: str
     num_rounds: int
+    num_heard: int = 0
 
     def encode(self, message: Message) -> bytes:
         """A message as bytes."""
@@ -79,12 +84,13 @@ class Codec:
             _Header(VERSION, self.run, message.sender, message.round, message.durable, self.dtype, list(self.shape))
         )
         numbers = np.ascontiguousarray(message.values, self._little)
-        return len(header).to_bytes(4, "little") + header + numbers.tobytes()
+        heard = message.heard.astype("<i4").tobytes()
+        return len(header).to_bytes(4, "little") + header + heard + numbers.tobytes()
 
     def decode(self, payload: Any, sender: int) -> Message | Rejected:
         """The message in some bytes from `sender`, or why it is none."""
         content = bytes(payload)
-        numbers = math.prod(self.shape) * self._little.itemsize
+        numbers = 4 * self.num_heard + math.prod(self.shape) * self._little.itemsize
         if len(content) > 4 + _LONGEST_HEADER + numbers:
             return Rejected(f"it is {len(content):,} bytes long, {4 + _LONGEST_HEADER + numbers:,} at most")
         length = int.from_bytes(content[:4], "little")
@@ -98,19 +104,17 @@ class Codec:
         if refused is not None:
             return refused
         if len(content) != 4 + length + numbers:
-            return Rejected(f"it holds {len(content) - 4 - length:,} bytes of numbers, expected {numbers:,}")
-        values = np.frombuffer(content, self._little, offset=4 + length).reshape(self.shape)
+            return Rejected(f"it holds {len(content) - 4 - length:,} bytes behind its header, expected {numbers:,}")
+        heard = np.frombuffer(content, "<i4", self.num_heard, 4 + length).astype(np.int64)
+        if heard.size and not (heard.min() >= 0 and heard.max() <= self.num_rounds):
+            return Rejected("it has heard of rounds that are none of this run's")
+        values = np.frombuffer(content, self._little, offset=4 + length + heard.size * 4).reshape(self.shape)
         if not np.isfinite(values).all():
             return Rejected("it holds numbers that are not finite")
-        return Message(header.sender, header.round, header.durable, values)
-
-    def encode_all(self, messages: Iterable[Message]) -> bytes:
-        """Several messages, each behind its length."""
-        encoded = [self.encode(message) for message in messages]
-        return b"".join(len(one).to_bytes(4, "little") + one for one in encoded)
+        return Message(header.sender, header.round, header.durable, values, heard)
 
     def decode_all(self, payload: Any, sender: int) -> list[Message | Rejected]:
-        """The messages in what `encode_all` made; after one that does not fit, nothing more is read."""
+        """The messages in what `join` made; after one that does not fit, nothing more is read."""
         content = memoryview(bytes(payload))
         found: list[Message | Rejected] = []
         while content:
@@ -143,3 +147,8 @@ class Codec:
                 f"it holds {header.dtype[:16]} {header.shape[:8]}, expected {self.dtype} {list(self.shape)}"
             )
         return None
+
+
+def join(encoded: Iterable[bytes]) -> bytes:
+    """Several messages, each behind its length."""
+    return b"".join(len(one).to_bytes(4, "little") + one for one in encoded)

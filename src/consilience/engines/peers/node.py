@@ -13,15 +13,16 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Segment
+from consilience.engines.peers.edges import EdgeRecord, Edges
 from consilience.engines.peers.mailbox import Inbox, Outbox
-from consilience.engines.peers.messages import Codec, Message, Rejected
+from consilience.engines.peers.messages import Codec, Message, Rejected, join
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
 from consilience.engines.peers.transport import Transport
 from consilience.engines.rows import Rows
@@ -33,6 +34,17 @@ from consilience.randomness import Purpose, agent_keys, normals
 log = logging.getLogger("consilience.peers")
 _MOST_BAD = 100
 _LONGEST_SEGMENT = 4096
+_ASK_AGAIN_SECONDS = 0.25  # for an edge that was lost
+_RECENT_SECONDS = 5.0
+
+
+class NodeState(NamedTuple):
+    """What a node's checkpoint holds."""
+
+    sampler: Any
+    """The sampler's state of this agent in every chain."""
+    edges: EdgeRecord | None
+    """Of a node that goes on without lost neighbours."""
 
 
 class Node:
@@ -59,66 +71,118 @@ class Node:
         require_usable(problem, self.parameters, self._start[0], self._rows.stacked)
         self._gradients = network_gradients(problem, self.parameters)
         shape = (plan.num_chains, self.parameters.size)
-        self.codec = Codec(plan.digest(), shape, plan.dtype, plan.num_steps)
+        self.continues = settings.on_loss == "continue"
+        self.codec = Codec(
+            f"{plan.digest()} {settings.on_loss}", shape, plan.dtype, plan.num_steps,
+            plan.num_agents if self.continues else 0,
+        )  # fmt: skip
+        self.edges = Edges(settings.agent, self.weights, shape, plan.num_agents)
         self.outbox, self.inbox = Outbox(), Inbox(list(self.weights), 0)
         self.counts: Counter[str] = Counter()
         self.alive: set[int] = set()
         self.round, self.durable, self.done = 0, 0, False
         self.neighbours_done: set[int] = set()
         self.error = float("nan")
-        self.stop = threading.Event()
+        self.stop, self._left = threading.Event(), threading.Event()
         self._bad: Counter[int] = Counter()
+        self._present = np.ones(plan.num_agents, bool)
         self._transport: Transport | None = None
         self._prepare, self._finish = jax.jit(self._before_mixing), jax.jit(self._after_mixing)
         self._share = jax.jit(jax.vmap(jax.vmap(plan.sampler.share)))
         self._position = jax.jit(jax.vmap(jax.vmap(plan.sampler.position)))
 
-    def connect(self, first_round: int) -> None:
+    def connect(self, first_round: int, state: NodeState) -> None:
         """Join the network, to go on with a round."""
         self.round = self.durable = first_round
         self.inbox = Inbox(list(self.weights), first_round)
+        if state.edges is not None:
+            self.edges.restore(state.edges)
         self._transport = Transport(self.settings, self._receive, self._answer, self._change, "operator")
+        if self.continues:
+            threading.Thread(target=self._win_back, daemon=True).start()
 
     def close(self) -> None:
         """Leave the network."""
+        self._left.set()
         if self._transport is not None:
             self._transport.close()
 
-    def initial_state(self) -> Any:
-        """The sampler's state of this agent in every chain before the first round."""
-        return jax.vmap(jax.vmap(self.plan.sampler.init))(self._start)
+    def initial_state(self) -> NodeState:
+        """The state of this agent in every chain before the first round."""
+        start = jax.vmap(jax.vmap(self.plan.sampler.init))(self._start)
+        return NodeState(start, self.edges.record() if self.continues else None)
 
     def compile(self) -> None:
         """Compile a round."""
-        state = self.initial_state()
+        state = self.initial_state().sampler
         prepared = self._prepare(state, np.int32(0))
         others = np.zeros((len(self.weights), *self.codec.shape), self.dtype)
         jax.block_until_ready((self._finish(state, prepared, others), self._share(state), self._position(state)))
 
-    def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
-        """Make rounds with the neighbours; fewer if the node is told to stop meanwhile."""
-        plan, draws = self.plan, []
-        last, apart = first_step, np.zeros(plan.num_chains)
-        for k in range(first_step, first_step + num_steps):
-            message = np.asarray(self._share(state))[:, 0]
+    def advance(self, state: NodeState, first_step: int, num_steps: int) -> tuple[NodeState, Segment]:
+        """Make rounds with the neighbours; fewer if the node is told to stop meanwhile, or takes up a later round."""
+        plan, draws, present = self.plan, [], []
+        first = self._take_up(first_step)
+        last, apart, sampler = first, np.zeros(plan.num_chains), state.sampler
+        for k in range(first, min(first + num_steps, plan.num_steps)):
+            message = np.asarray(self._share(sampler))[:, 0]
             if not np.isfinite(message).all():
                 break
             self._publish(k, message)
-            prepared = self._prepare(state, np.int32(k))
+            prepared = self._prepare(sampler, np.int32(k))
             if not self._wait(k):
                 break
-            others = np.stack(self.inbox.take(k)) if self.weights else np.zeros((0, *message.shape), self.dtype)
+            others = self._others(k, message, prepared)
             apart = ((others - message) ** 2).sum((0, 2))
-            state = self._finish(state, prepared, others)
+            sampler = self._finish(sampler, prepared, others)
             last = self.round = k + 1
             if last > plan.burn_in and (last - plan.burn_in) % plan.store_every == 0:
-                draws.append(np.asarray(self._position(state)))
-            self.outbox.forget_before(min(self.inbox.durable.values(), default=last))
+                draws.append(np.asarray(self._position(sampler)))
+                present.append(self._present)
+            kept_for = [self.inbox.durable[number] for number in self.weights if self.edges.is_up(number)]
+            self.outbox.forget_before(min(kept_for, default=last))
         self.error = float(apart.mean())
         shape = (0, *self.codec.shape[:1], 1, self.codec.shape[1])
         stacked = np.stack(draws) if draws else np.zeros(shape, self.dtype)
-        measured = np.array([last] if last > first_step else [], int)
-        return state, Segment(last, stacked, measured, apart[None][: len(measured)])
+        measured = np.array([last] if last > first else [], int)
+        new = NodeState(sampler, self.edges.record() if self.continues else None)
+        counted = np.array(present, bool).reshape(-1, plan.num_agents) if self.continues else None
+        segment = Segment(
+            last, stacked, measured, apart[None][: len(measured)], plan.draws_after(first), counted
+        )  # fmt: skip
+        return new, segment
+
+    def _take_up(self, step: int) -> int:
+        """The round to go on with: the next, or that of neighbours who have gone on without this node."""
+        first = self.edges.jump(step)
+        if first > step:
+            log.info("agent %d takes up round %d; it was absent since %d", self.settings.agent, first, step)
+            self.round = first
+            self.inbox.skip_to(first)
+            self.outbox.forget_before(first)
+        return first
+
+    def _others(self, k: int, message: np.ndarray, prepared: Any) -> np.ndarray:
+        """The neighbours' messages of a round, `(neighbours, chains, size)`."""
+        found = self.inbox.take(k)
+        if self.continues:
+            pull = float(prepared[0].pull)
+            came = {number: (one.values, one.heard) for number, one in found.items()}
+            others = self.edges.settle(k, message, came, pull)
+            self._count_present(k)
+            return others
+        values = [one.values for one in found.values()]
+        return np.stack(values) if values else np.zeros((0, *message.shape), self.dtype)
+
+    def _count_present(self, k: int) -> None:
+        present = self.edges.present(k)
+        if not (present == self._present).all():
+            who = _names(np.flatnonzero(present).tolist())
+            log.warning(
+                "agent %d from round %d: %s", self.settings.agent, k,
+                "the data of all agents counts again" if present.all() else f"samples the posterior of {who} only",
+            )  # fmt: skip
+            self._present = present
 
     def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """Rounds end at the first position that is not finite, so it is that of the last one."""
@@ -128,12 +192,24 @@ class Node:
         """Serve neighbours that are not done for so long; those that are still not done."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.stop.is_set():
-            for number in set(self.weights) - self.neighbours_done:
+            for number in self._not_done():
                 self._ask_status(number)
-            if len(self.neighbours_done) == len(self.weights):
+            if not self._not_done():
                 return []
             self.stop.wait(0.3)
-        return sorted(set(self.weights) - self.neighbours_done)
+        return self._not_done()
+
+    def _not_done(self) -> list[int]:
+        """The neighbours that may still need messages of this node."""
+        waiting = sorted(set(self.weights) - self.neighbours_done)
+        if not self.continues:
+            return waiting
+        return [number for number in waiting if self.edges.is_up(number) and not self._silent(number)]
+
+    def _silent(self, number: int) -> bool:
+        """Whether a neighbour has been gone for longer than this node's patience."""
+        heard = time.monotonic() - self.inbox.heard_at[number]
+        return number not in self.alive and heard > self.settings.patience
 
     def status(self) -> dict[str, Any]:
         """What the node says of itself when it is asked."""
@@ -145,6 +221,8 @@ class Node:
             "done": self.done,
             "kept_messages": len(self.outbox),
             "neighbours": {str(number): number in self.alive for number in self.weights},
+            "lost": [number for number in self.weights if not self.edges.is_up(number)],
+            "present": np.flatnonzero(self._present).tolist(),
             "messages": {name: self.counts[name] for name in ("sent", "received", "rejected")},
             "distance_to_neighbours": None if np.isnan(self.error) else self.error,
         }
@@ -173,27 +251,84 @@ class Node:
     def _publish(self, k: int, message: np.ndarray) -> None:
         self.outbox.keep(k, message)
         if self._transport is not None:
-            self._transport.publish(self.codec.encode(Message(self.settings.agent, k, min(self.durable, k), message)))
+            self._transport.publish(self._encode(k, message))
             self.counts["sent"] += 1
 
+    def _encode(self, k: int, values: np.ndarray) -> bytes:
+        heard = self.edges.heard if self.continues else np.zeros(0, np.int64)
+        return self.codec.encode(Message(self.settings.agent, k, min(self.durable, k), values, heard))
+
     def _wait(self, k: int) -> bool:
-        """Wait for the messages of a round, asking for those that do not come; `False` if told to stop."""
-        told = False
-        while missing := self.inbox.wait(k, self.settings.ask_seconds):
-            if self.stop.is_set():
+        """Wait for the messages of a round, asking for those that do not come; `False` if the round is not made."""
+        began, told = time.monotonic(), False
+        while missing := self.inbox.wait(k, self.settings.ask_seconds, self.edges.used(k)):
+            if self.stop.is_set() or self.edges.must_jump(k):
                 return False
             for number in missing:
                 answer = self._ask(number, f"since/{k}")
-                if answer:
-                    for one in self.codec.decode_all(answer, number):
-                        self._take(number, one)
-            if not told and self.inbox.wait(k, 5 * self.settings.ask_seconds):
+                for one in self.codec.decode_all(answer or b"", number):
+                    self._take(number, one)
+                if self.continues:
+                    self._lose_if_gone(number, k, answer is not None, time.monotonic() - began)
+            if not told and time.monotonic() - began > 5 * self.settings.ask_seconds:
                 log.info("agent %d waits for %s in round %d", self.settings.agent, _names(missing), k)
                 told = True
-        return True
+        return not self.edges.must_jump(k)
 
-    def _ask(self, number: int, what: str) -> bytes | None:
-        return None if self._transport is None else self._transport.ask(number, what, 2.0)
+    def _lose_if_gone(self, number: int, k: int, answered: bool, waited: float) -> None:
+        """Go on without a neighbour that is silent, has gone on itself, or sends what cannot be used."""
+        if not self.inbox.wait(k, 0.0, [number]):
+            return
+        gone_on = answered and self.inbox.latest[number] > k
+        if gone_on or waited > self.settings.patience or self._bad[number] >= _MOST_BAD:
+            self.edges.lose(number)
+            log.warning("agent %d goes on without agent %d from round %d", self.settings.agent, number, k)
+
+    def _win_back(self) -> None:
+        """Ask neighbours that are heard again for their lost edges, until the node leaves the network."""
+        patience, round_, then = dict.fromkeys(self.weights, 1.0), self.round, time.monotonic()
+        while not self._left.wait(_ASK_AGAIN_SECONDS):
+            now = time.monotonic()
+            rate, round_, then = (self.round - round_) / (now - then), self.round, now
+            for number in self.edges.lost():
+                recent = now - self.inbox.heard_at[number] < _RECENT_SECONDS
+                if recent and self._bad[number] < _MOST_BAD and not self.done:
+                    won = self._ask_for_edge(number, 4 + int(rate * patience[number]))
+                    patience[number] = 1.0 if won else min(2 * patience[number], 8.0)
+
+    def _ask_for_edge(self, number: int, margin: int) -> bool:
+        """Ask a neighbour to use an edge again, from a round on that both will reach only after its answer."""
+        agent, own, latest = self.settings.agent, self.round, self.inbox.latest[number]
+        first = max(own, latest) + margin
+        ledger = self.edges.ask(number) if first < self.plan.num_steps else None
+        if ledger is None:
+            return False
+        wish = self.codec.encode(Message(agent, first, own, ledger, self.edges.heard))
+        answer = self._ask(number, f"edge/{agent}", wish)
+        found = self.codec.decode(answer, number) if answer else None
+        theirs = None
+        if isinstance(found, Message) and found.round == first:
+            theirs, latest = found.values, max(latest, found.durable)
+        won = self.edges.agreed(number, first, theirs, self.round, latest)
+        if won:
+            log.info("agent %d uses the edge to agent %d again from round %d", agent, number, first)
+        return won
+
+    def _grant_edge(self, number: int, content: bytes) -> bytes | None:
+        """Answer a neighbour that wants to use an edge again."""
+        wish = self.codec.decode(content, number) if number in self.weights and self.continues else None
+        if not isinstance(wish, Message) or self.done:
+            return None
+        own = self.round
+        mine = self.edges.accept(number, wish.round, wish.values, own, wish.durable)
+        if mine is None:
+            return None
+        agent = self.settings.agent
+        log.info("agent %d uses the edge to agent %d again from round %d", agent, number, wish.round)
+        return self.codec.encode(Message(agent, wish.round, min(own, wish.round), mine, self.edges.heard))
+
+    def _ask(self, number: int, what: str, content: bytes | None = None) -> bytes | None:
+        return None if self._transport is None else self._transport.ask(number, what, 2.0, content)
 
     def _ask_status(self, number: int) -> None:
         if self._ask_json(number, "status").get("done") is True:
@@ -211,39 +346,50 @@ class Node:
         self._take(number, self.codec.decode(content, number))
 
     def _take(self, number: int, found: Message | Rejected) -> None:
-        if isinstance(found, Message):
+        if isinstance(found, Message) and self._bad[number] < _MOST_BAD:
             self.counts["received"] += 1
             self.inbox.put(found)
             return
         self.counts["rejected"] += 1
+        if isinstance(found, Message):
+            return
         self._bad[number] += 1
         if self._bad[number] == 1:
             log.warning("a message of agent %d was rejected: %s", number, found.reason)
             if found.other_run:
                 threading.Thread(target=self._compare_plans, args=(number,), daemon=True).start()
         elif self._bad[number] == _MOST_BAD:
-            log.error("agent %d keeps sending messages that are rejected (%d so far)", number, _MOST_BAD)
+            log.error(
+                "agent %d keeps sending messages that are rejected (%d so far): it counts as lost until it is "
+                "started again", number, _MOST_BAD,
+            )  # fmt: skip
 
     def _compare_plans(self, number: int) -> None:
-        theirs, ours = self._ask_json(number, "plan"), self.plan.model_dump(mode="json")
+        theirs, ours = self._ask_json(number, "plan"), self._entries()
         different = [name for name in ours if theirs.get(name) != ours[name]]
         log.error("agent %d follows another plan: it differs in %s", number, ", ".join(different) or "its answer")
 
-    def _answer(self, what: str) -> bytes | None:
+    def _entries(self) -> dict[str, Any]:
+        """What all nodes of a network must have in common."""
+        return {**self.plan.model_dump(mode="json"), "on_loss": self.settings.on_loss}
+
+    def _answer(self, what: str, content: bytes) -> bytes | None:
         if what == "status":
             return json.dumps(self.status()).encode()
         if what == "plan":
-            return json.dumps(self.plan.model_dump(mode="json")).encode()
-        first = what.removeprefix("since/")
-        if not first.isdigit():
+            return json.dumps(self._entries()).encode()
+        kind, _, number = what.partition("/")
+        if not number.isdigit():
             return None
-        kept = self.outbox.since(int(first))
-        agent = self.settings.agent
-        return self.codec.encode_all(Message(agent, k, min(self.durable, k), values) for k, values in kept)
+        if kind == "edge":
+            return self._grant_edge(int(number), content)
+        kept = self.outbox.since(int(number))
+        return join(self._encode(k, values) for k, values in kept)
 
     def _change(self, number: int, here: bool) -> None:
         if here:
             self.alive.add(number)
+            self._bad[number] = 0
         else:
             self.alive.discard(number)
         log.info("agent %d is %s", number, "here" if here else "gone")

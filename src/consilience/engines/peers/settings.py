@@ -24,7 +24,7 @@ from __future__ import annotations
 import ipaddress
 import tomllib
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import tomli_w
 from pydantic import Field
@@ -56,6 +56,8 @@ class NodeSettings(Record):
         tls: certificates; `None` only on loopback.
         checkpoint_seconds: how often the node writes a checkpoint.
         ask_seconds: how long it waits for a neighbour's message before it asks for it.
+        on_loss: what to do without a neighbour: `wait` for it, or `continue` with the others.
+        patience: after how many seconds without its message a neighbour counts as lost, if nodes continue.
     """
 
     mistake: ClassVar[type[InputError]] = NetworkError
@@ -68,6 +70,8 @@ class NodeSettings(Record):
     tls: TLS | None = None
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 10.0
     ask_seconds: Annotated[float, Field(gt=0)] = 0.5
+    on_loss: Literal["wait", "continue"] = "wait"
+    patience: Annotated[float, Field(gt=0)] = 30.0
 
     @classmethod
     def load(cls, path: str | Path) -> NodeSettings:

@@ -1,10 +1,10 @@
 """A node's connections to its neighbours, by Zenoh: publish a message, receive theirs, ask for one that was missed.
 
 Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
-`status` and `plan` (asked for), `alive` (a token that vanishes with the process). There is no scouting: a node
-connects to the neighbours of its plan and to nobody else. With TLS both sides of a connection show a certificate of
-the network's authority, and access control by the name in it lets a neighbour speak under its own name only, and hear
-only what this node says.
+`edge/N` (asked by agent N alone: use a lost edge again), `status` and `plan` (asked for), `alive` (a token that
+vanishes with the process). There is no scouting: a node connects to the neighbours of its plan and to nobody else.
+With TLS both sides of a connection show a certificate of the network's authority, and access control by the name in
+it lets a neighbour speak under its own name only, and hear only what this node says.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPOKEN = ["put", "reply", "declare_queryable", "liveliness_token"]
 _HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
 
 Receive = Callable[[int, bytes], None]
-Answer = Callable[[str], bytes | None]
+Answer = Callable[[str, bytes], bytes | None]
 Change = Callable[[int, bool], None]
 
 
@@ -35,7 +35,8 @@ class Transport:
     Args:
         settings: who and where it and its neighbours are.
         receive: called with a neighbour's number and the bytes of its message, from another thread.
-        answer: called with the rest of a key that a neighbour asks for (`since/7`); returns bytes or `None`.
+        answer: called with the rest of a key that a neighbour asks for (`since/7`) and what it sends along; returns
+            bytes or `None`.
         change: called when a neighbour comes (`True`) or goes.
         operator: the name of one who may ask every node for its status, if there is one.
     """
@@ -60,11 +61,12 @@ class Transport:
         )
 
         def reply(query: Any) -> None:
-            content = answer(str(query.key_expr).removeprefix(f"{own}/"))
+            sent = b"" if query.payload is None else query.payload.to_bytes()
+            content = answer(str(query.key_expr).removeprefix(f"{own}/"), sent)
             if content is not None:
                 query.reply(query.key_expr, content)
 
-        asked = ("since/*", "status", "plan")
+        asked = ("since/*", "edge/*", "status", "plan")
         self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
         for number in settings.neighbours:
             heard, seen = self._handlers(number, receive, change)
@@ -88,9 +90,9 @@ class Transport:
         """Send a message to all neighbours that are connected."""
         self._publisher.put(content)
 
-    def ask(self, neighbour: int, what: str, seconds: float) -> bytes | None:
+    def ask(self, neighbour: int, what: str, seconds: float, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers to `what`, or `None` if it does not within so many seconds."""
-        for reply in self._session.get(f"{_ROOT}/{neighbour}/{what}", timeout=seconds):
+        for reply in self._session.get(f"{_ROOT}/{neighbour}/{what}", timeout=seconds, payload=content):
             if reply.ok is not None:
                 return reply.ok.payload.to_bytes()
         return None
@@ -165,17 +167,19 @@ def _access_control(settings: NodeSettings, operator: str | None) -> dict[str, A
     """Who may say and hear what: a neighbour speaks under its own name only, and hears this node only."""
     own = f"{_ROOT}/{settings.agent}"
 
-    def rule(name: str, flow: str, messages: list[str], key: str) -> dict[str, Any]:
-        return {"id": name, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [key]}
+    def rule(name: str, flow: str, messages: list[str], *keys: str) -> dict[str, Any]:
+        return {"id": name, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [*keys]}
 
-    rules = [rule("speak", "egress", _SPOKEN, f"{own}/**"), rule("be heard", "ingress", _HEARD, f"{own}/**")]
+    open_to_all = (f"{own}/{what}" for what in ("message", "alive", "status", "plan", "since/*"))
+    rules = [rule("speak", "egress", _SPOKEN, f"{own}/**"), rule("be heard", "ingress", _HEARD, *open_to_all)]
     subjects, policies = [], []
     for number in settings.neighbours:
         theirs = f"{_ROOT}/{number}/**"
         rules.append(rule(f"hear {number}", "ingress", _SPOKEN, theirs))
         rules.append(rule(f"ask {number}", "egress", _HEARD, theirs))
+        rules.append(rule(f"give {number} its edge", "ingress", ["query"], f"{own}/edge/{number}"))
         subjects.append({"id": f"agent-{number}", "cert_common_names": [f"agent-{number}"]})
-        used = ["speak", "be heard", f"hear {number}", f"ask {number}"]
+        used = ["speak", "be heard", f"hear {number}", f"ask {number}", f"give {number} its edge"]
         policies.append({"rules": used, "subjects": [f"agent-{number}"]})
     if operator is not None:
         rules.append(rule("status", "ingress", ["query"], f"{own}/status"))
