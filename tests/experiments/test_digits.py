@@ -68,7 +68,7 @@ def test_reports_show_methods_and_agents(study):
     page = studies.report_study(study).read_text()
     assert re.search(r"The five agents, each with a fifth of the images, are .* SGD", page)
     assert "D-ULA (5 agents)" in page
-    assert "agent 5" in (study / "d-ula-5" / "report.html").read_text()
+    assert "agent 4" in (study / "d-ula-5" / "report.html").read_text()
     assert (study / "figures" / "methods.png").stat().st_size > 10_000
 
 

@@ -115,9 +115,7 @@ class A9A:
     def sections(self, run: RunDirectory) -> list[Section]:
         """The accuracy over iterations, and every agent's at the end."""
         summary = run.summary
-        rows = [
-            {"name": f"agent {row['agent'] + 1}", "accuracy": _percent(row["accuracy"])} for row in summary["agents"]
-        ]
+        rows = [{"name": f"agent {row['agent']}", "accuracy": _percent(row["accuracy"])} for row in summary["agents"]]
         return [
             Section(
                 "Test accuracy",

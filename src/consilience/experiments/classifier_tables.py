@@ -10,7 +10,7 @@ from consilience.reports.tables import Table, rows
 
 def agent_table(summary: Mapping[str, Any]) -> Table:
     """Every agent's scores."""
-    scored = [_scored(row, f"agent {row['agent'] + 1}", row["accuracy"]) for row in summary["agents"]]
+    scored = [_scored(row, f"agent {row['agent']}", row["accuracy"]) for row in summary["agents"]]
     return rows(scored, _columns("", summary))
 
 

@@ -135,7 +135,7 @@ class GMM:
         summary, reference = run.summary, read_reference(run)
         panels = {"True posterior": reference["exact"].to_numpy()}
         panels |= {
-            f"Agent {row['agent'] + 1}" if run.plan.num_agents > 1 else "C-ULA": comparison_draws(run, row["agent"])
+            f"Agent {row['agent']}" if run.plan.num_agents > 1 else "C-ULA": comparison_draws(run, row["agent"])
             for row in summary["agents"][:10]
         }
         return [
@@ -204,7 +204,7 @@ class GMM:
                 panels["C-ULA (1 agent)"] = comparison_draws(run, 0)
         main = runs.get(self.main)
         if main is not None:
-            panels |= {f"Agent {i + 1} of {main.plan.num_agents}": comparison_draws(main, i) for i in range(5)}
+            panels |= {f"Agent {i} of {main.plan.num_agents}": comparison_draws(main, i) for i in range(5)}
         floor = float(np.mean([summary["sinkhorn_floor"] for summary in summaries.values()]))
         traced = main or next(iter(runs.values()))
         several = {f"{run.plan.num_agents} agents": run for run in runs.values() if run.plan.num_agents > 1}

@@ -238,7 +238,7 @@ def _paper_table(runs: Mapping[str, RunDirectory]) -> tables.Table:
             beside = {key: _of_agent(values, row["agent"]) for key, values in paper.items()}
             rows.append(
                 {
-                    "name": name if len(agents) == 1 else f"{summary['method']}, agent {row['agent'] + 1}",
+                    "name": name if len(agents) == 1 else f"{summary['method']}, agent {row['agent']}",
                     "accuracy": percent(row["accuracy"]),
                     "paper accuracy": percent(beside["accuracy"]),
                     "confidence": _spread(inside["confidence_mean"], inside["confidence_std"]),
@@ -299,7 +299,7 @@ def _example_section(found: Mapping[str, xarray.Dataset], examples: xarray.Datas
         for name, one in found.items():
             for agent in range(one.sizes["agent"]):
                 sure, spread = (float(one[f"{key}{suffix}"][agent, place]) for key in ("confidence", "deviation"))
-                who = f"agent {agent + 1}" if one.sizes["agent"] > 1 else name
+                who = f"agent {agent}" if one.sizes["agent"] > 1 else name
                 row[who] = f"{int(one[f'predicted{suffix}'][agent, place])}: {sure:.3f} ± {spread:.3f}"
         rows.append(row)
         captions.append(f"true {row['true']}, seen\n{row[who]}")

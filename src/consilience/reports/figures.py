@@ -132,7 +132,7 @@ def traces(run: RunDirectory) -> Figure:
         for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
             for i, agent in enumerate(agents):
                 line = draws[0, i, chosen, column]
-                label = f"agent {numbers[agent] + 1}"
+                label = f"agent {numbers[agent]}"
                 axis.plot(steps, line, color=COLOURS[i % len(COLOURS)], linewidth=0.5, alpha=0.7, label=label)
             axis.set_ylabel(_pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)

@@ -32,7 +32,9 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         "sampling": f"{timing['sampling_seconds']:.1f} s",
         "consensus error": shown(summary["consensus_error"]),
     }
-    sections = [*first, *generic_sections(run, with_marginals=not first), *theory_of(run)]
+    sections = [
+        *first, *participation_section(run), *generic_sections(run, with_marginals=not first), *theory_of(run),
+    ]  # fmt: skip
     title = run.status["problem_name"]
     subtitle = f"{plan.num_agents} agents, each with its own data, sample one posterior" if plan.num_agents > 1 else (
         "One agent with all the data: the centralized algorithm"
@@ -77,6 +79,26 @@ def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
             )
         )
     return sections
+
+
+def participation_section(run: RunDirectory) -> list[Section]:
+    """Whose data counted in the draws, where it was not everybody's in all of them."""
+    shares = run.summary.get("participation", ())
+    missing = [agent for agent, share in enumerate(shares) if share < 1]
+    if not missing:
+        return []
+    names = ", ".join(f"agent {agent}" for agent in missing)
+    rows = [{"name": f"agent {agent}", "share": f"{100 * share:.1f} %"} for agent, share in enumerate(shares)]
+    return [
+        Section(
+            "Whose data counted",
+            f"This run went on while agents were lost: the data of {names} is missing from some of its draws. Such "
+            "a draw comes from the posterior given the data of the others, with their share of the prior. "
+            "`participation` in draws.zarr says it for every draw.",
+            {},
+            tables.rows(rows, {"": "name", "Share of the draws": "share"}),
+        )
+    ]
 
 
 def theory_of(run: RunDirectory) -> list[Section]:

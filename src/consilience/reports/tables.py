@@ -47,7 +47,7 @@ def agents(summary: Mapping[str, Any], extra: Sequence[str] = ()) -> Table:
         mixing = [shown(_extreme(row["ess"], min)), shown(_extreme(row["rhat"], max))]
         return (label, *means, *spreads, *mixing, *(shown(row.get(key)) for key in extra))
 
-    body = [cells(f"agent {row['agent'] + 1}", row) for row in summary["agents"]]
+    body = [cells(f"agent {row['agent']}", row) for row in summary["agents"]]
     if summary["num_agents"] > 1:
         body.append(cells("network average", summary["network_average"]))
     return Table(tuple(header), tuple(body))

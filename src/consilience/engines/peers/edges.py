@@ -157,9 +157,13 @@ class Edges:
 
     def _come_back(self, number: int, first: int, theirs: np.ndarray, own_round: int, their_round: int) -> None:
         self._again[number] = first
-        self._owed[number] = (self._ledger[number] + theirs) / 2
+        self._compare(number, theirs)
         if their_round - own_round > AHEAD:
             self._jump = max(self._jump, their_round)
+
+    def _compare(self, number: int, theirs: np.ndarray) -> None:
+        """Owe half of what the two ledgers do not agree on; the other half is the neighbour's to add."""
+        self._owed[number] = (self._ledger[number] + theirs) / 2
 
     def must_jump(self, round_: int) -> bool:
         """Whether a neighbour is so far ahead that this node takes up its round."""

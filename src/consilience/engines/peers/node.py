@@ -261,6 +261,7 @@ class Node:
     def _wait(self, k: int) -> bool:
         """Wait for the messages of a round, asking for those that do not come; `False` if the round is not made."""
         began, told = time.monotonic(), False
+        last_sign = dict.fromkeys(self.weights, began)
         while missing := self.inbox.wait(k, self.settings.ask_seconds, self.edges.used(k)):
             if self.stop.is_set() or self.edges.must_jump(k):
                 return False
@@ -268,21 +269,23 @@ class Node:
                 answer = self._ask(number, f"since/{k}")
                 for one in self.codec.decode_all(answer or b"", number):
                     self._take(number, one)
-                if self.continues:
-                    self._lose_if_gone(number, k, answer is not None, time.monotonic() - began)
+                if answer is not None:  # it is there: it computes, or waits for others itself
+                    last_sign[number] = time.monotonic()
+                if self.continues and self._is_lost(number, k, answer is not None, last_sign[number]):
+                    self.edges.lose(number)
+                    log.warning("agent %d goes on without agent %d from round %d", self.settings.agent, number, k)
             if not told and time.monotonic() - began > 5 * self.settings.ask_seconds:
                 log.info("agent %d waits for %s in round %d", self.settings.agent, _names(missing), k)
                 told = True
         return not self.edges.must_jump(k)
 
-    def _lose_if_gone(self, number: int, k: int, answered: bool, waited: float) -> None:
-        """Go on without a neighbour that is silent, has gone on itself, or sends what cannot be used."""
+    def _is_lost(self, number: int, k: int, answered: bool, last_sign: float) -> bool:
+        """Whether a neighbour is silent, has gone on by itself, or sends what cannot be used."""
         if not self.inbox.wait(k, 0.0, [number]):
-            return
+            return False
         gone_on = answered and self.inbox.latest[number] > k
-        if gone_on or waited > self.settings.patience or self._bad[number] >= _MOST_BAD:
-            self.edges.lose(number)
-            log.warning("agent %d goes on without agent %d from round %d", self.settings.agent, number, k)
+        silent = k > 0 and time.monotonic() - last_sign > self.settings.patience  # the first round waits for all
+        return gone_on or silent or self._bad[number] >= _MOST_BAD
 
     def _win_back(self) -> None:
         """Ask neighbours that are heard again for their lost edges, until the node leaves the network."""

@@ -57,7 +57,8 @@ class NodeSettings(Record):
         checkpoint_seconds: how often the node writes a checkpoint.
         ask_seconds: how long it waits for a neighbour's message before it asks for it.
         on_loss: what to do without a neighbour: `wait` for it, or `continue` with the others.
-        patience: after how many seconds without its message a neighbour counts as lost, if nodes continue.
+        patience: after how many seconds without its message a neighbour counts as lost, if nodes continue; the first
+            round waits for everybody.
     """
 
     mistake: ClassVar[type[InputError]] = NetworkError
