@@ -3,7 +3,6 @@
 import json
 import os
 
-import jax
 import numpy as np
 import pytest
 
@@ -112,15 +111,6 @@ def test_verdicts_follow_the_numbers(study):
         paper = mnist_report.PAPER[summary["method"]]
         summary["accuracy_mean"] = float(np.mean(paper["accuracy"]))
     assert MNIST.verdict(summaries).count("reproduced") == 3
-
-
-def test_all_agents_start_at_the_same_network(few_images):
-    plan = MNIST.plan(5, num_steps=10)
-    problem = MNIST.problem_of(plan)
-    first, second = (problem.init(jax.random.key(agent)) for agent in (0, 1))
-    np.testing.assert_array_equal(first["layer_1"]["weight"], second["layer_1"]["weight"])
-    other = MNIST.problem_of(plan.replace(seed=1)).init(jax.random.key(0))
-    assert (other["layer_1"]["weight"] != first["layer_1"]["weight"]).any()
 
 
 def test_a_step_looks_at_as_many_images_in_every_network():

@@ -50,7 +50,7 @@ def settings(plan: Plan, prior: str, scale: float) -> str:
     return (
         f"{plan.num_steps:,} steps with minibatches of {plan.batch_size}, step size from {size(0):.2g} to "
         f"{size(plan.num_steps):.2g} (exponent {exponent:g}), prior {described}, temperature "
-        f"{plan.sampler.temperature:g}; all agents start at the same random network; predictions average "
+        f"{plan.sampler.temperature:g}; every agent starts at a random network of its own; predictions average "
         f"{plan.num_draws if plan.sampler.temperature else 1} draws"
     )
 
