@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -50,6 +50,15 @@ CheckpointSeconds = Annotated[
 ]
 
 
+OnLoss = Annotated[
+    Literal["wait", "continue"],
+    typer.Option("--on-loss", help="Wait for a lost neighbour, or continue with the others."),
+]
+Patience = Annotated[
+    float, typer.Option("--patience", help="After how many silent seconds a neighbour counts as lost.")
+]
+
+
 def node(path: NodeFile, as_json: Json = False) -> None:
     """Run one agent of a network, beside its data; started again, it goes on where it was."""
     from consilience.cli import display
@@ -85,6 +94,8 @@ def init(
     endpoint: Endpoints = None,
     insecure: Insecure = False,
     checkpoint_seconds: CheckpointSeconds = 10.0,
+    on_loss: OnLoss = "wait",
+    patience: Patience = 30.0,
 ) -> None:
     """Make a network: a certificate authority, and for each agent a certificate and a file for its machine."""
     from consilience.networks import make_network
@@ -95,7 +106,10 @@ def init(
         num_chains=chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
         temperature=temperature,
     )  # fmt: skip
-    files = make_network(plan, out, endpoint, insecure=insecure, checkpoint_seconds=checkpoint_seconds)
+    files = make_network(
+        plan, out, endpoint, insecure=insecure,
+        checkpoint_seconds=checkpoint_seconds, on_loss=on_loss, patience=patience,
+    )  # fmt: skip
     typer.echo(f"{len(files)} nodes: {files[0]} … Start them all here with: consilience network up {out}")
 
 
