@@ -101,16 +101,16 @@ def init(
 
 @app.command()
 def up(path: Directory, restart: Restart = False) -> None:
-    """Run all nodes of a network on this machine, as processes of their own, with one live table."""
+    """Run all nodes of a network on this machine, as processes of their own, with one live table; then report."""
     from consilience.cli import display
-    from consilience.errors import ConsilienceError
-    from consilience.networks import node_logs, start_network
+    from consilience.networks import report_network, start_network
 
     with display.network_table() as show:
-        failed = start_network(path, show, restart=restart)
-    if failed:
-        raise ConsilienceError(f"{failed} node(s) did not finish; {path}/logs says why. {node_logs(path, 0, 1)}")
-    typer.echo(f"Runs: {path}/runs")
+        start_network(path, show, restart=restart)
+    with display.Display(quiet=True):
+        whole = report_network(path)
+        page = whole.report()
+    display.print_result(whole.summary, page)
 
 
 @app.command()
