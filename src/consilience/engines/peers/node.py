@@ -21,6 +21,7 @@ import numpy as np
 
 from consilience.engines.base import Segment
 from consilience.engines.peers.mailbox import Inbox, Outbox
+from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.messages import Codec, Message, Rejected
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
 from consilience.engines.peers.transport import Transport
@@ -62,6 +63,7 @@ class Node:
         self.codec = Codec(plan.digest(), shape, plan.dtype, plan.num_steps)
         self.outbox, self.inbox = Outbox(), Inbox(list(self.weights), 0)
         self.counts: Counter[str] = Counter()
+        self.clock = Stopwatch()
         self.alive: set[int] = set()
         self.round, self.durable, self.done = 0, 0, False
         self.neighbours_done: set[int] = set()
@@ -100,20 +102,25 @@ class Node:
         plan, draws = self.plan, []
         last, apart = first_step, np.zeros(plan.num_chains)
         for k in range(first_step, first_step + num_steps):
+            self.clock.begin()
             message = np.asarray(self._share(state))[:, 0]
             if not np.isfinite(message).all():
                 break
             self._publish(k, message)
-            prepared = self._prepare(state, np.int32(k))
+            self.clock.end("publish")
+            prepared = jax.block_until_ready(self._prepare(state, np.int32(k)))
+            self.clock.end("gradient")
             if not self._wait(k):
                 break
+            self.clock.end("wait")
             others = np.stack(self.inbox.take(k)) if self.weights else np.zeros((0, *message.shape), self.dtype)
             apart = ((others - message) ** 2).sum((0, 2))
-            state = self._finish(state, prepared, others)
+            state = jax.block_until_ready(self._finish(state, prepared, others))
             last = self.round = k + 1
             if last > plan.burn_in and (last - plan.burn_in) % plan.store_every == 0:
                 draws.append(np.asarray(self._position(state)))
             self.outbox.forget_before(min(self.inbox.durable.values(), default=last))
+            self.clock.end("mix")
         self.error = float(apart.mean())
         shape = (0, *self.codec.shape[:1], 1, self.codec.shape[1])
         stacked = np.stack(draws) if draws else np.zeros(shape, self.dtype)
@@ -173,8 +180,10 @@ class Node:
     def _publish(self, k: int, message: np.ndarray) -> None:
         self.outbox.keep(k, message)
         if self._transport is not None:
-            self._transport.publish(self.codec.encode(Message(self.settings.agent, k, min(self.durable, k), message)))
+            content = self.codec.encode(Message(self.settings.agent, k, min(self.durable, k), message))
+            self._transport.publish(content)
             self.counts["sent"] += 1
+            self.counts["bytes_sent"] += len(content)
 
     def _wait(self, k: int) -> bool:
         """Wait for the messages of a round, asking for those that do not come; `False` if told to stop."""
@@ -188,7 +197,8 @@ class Node:
                     for one in self.codec.decode_all(answer, number):
                         self._take(number, one)
             if not told and self.inbox.wait(k, 5 * self.settings.ask_seconds):
-                log.info("agent %d waits for %s in round %d", self.settings.agent, _names(missing), k)
+                about = {"round": k}
+                log.info("agent %d waits for %s in round %d", self.settings.agent, _names(missing), k, extra=about)
                 told = True
         return True
 
@@ -208,6 +218,7 @@ class Node:
         return found if isinstance(found, dict) else {}
 
     def _receive(self, number: int, content: bytes) -> None:
+        self.counts["bytes_received"] += len(content)
         self._take(number, self.codec.decode(content, number))
 
     def _take(self, number: int, found: Message | Rejected) -> None:

@@ -56,6 +56,7 @@ class NodeSettings(Record):
         tls: certificates; `None` only on loopback.
         checkpoint_seconds: how often the node writes a checkpoint.
         ask_seconds: how long it waits for a neighbour's message before it asks for it.
+        metrics: `host:port` on loopback where Prometheus may read measurements; by default nowhere.
     """
 
     mistake: ClassVar[type[InputError]] = NetworkError
@@ -68,6 +69,7 @@ class NodeSettings(Record):
     tls: TLS | None = None
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 10.0
     ask_seconds: Annotated[float, Field(gt=0)] = 0.5
+    metrics: str | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> NodeSettings:
@@ -108,6 +110,11 @@ class NodeSettings(Record):
             unknown = ", ".join(map(str, sorted(given - set(wanted))))
             raise NetworkError(
                 f"agent {unknown} is no neighbour of agent {self.agent} in the plan: remove its endpoint"
+            )
+        if self.metrics is not None and not is_loopback(split_endpoint(self.metrics)[0]):
+            raise NetworkError(
+                f"metrics = {self.metrics!r} is not on loopback, and measurements are not protected: write for "
+                "example 127.0.0.1:9400, and let a Prometheus or a proxy on this machine read it"
             )
         for place in (self.listen, *self.neighbours.values()):
             host, _ = split_endpoint(place)
