@@ -6,6 +6,7 @@ NETWORK/
   certificates/             the authority, and a certificate and a key for each agent and for the operator
   runs/agent-0/ …           where the nodes leave their runs
   logs/agent-0.log …        what nodes that `up` started say
+  report/                   the run of the whole network, gathered from those of the nodes
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from typing import Any
 from consilience.engines.peers.certificates import issue, make_authority
 from consilience.engines.peers.settings import TLS, NodeSettings, neighbours_of, split_endpoint
 from consilience.engines.peers.transport import ask_status
-from consilience.errors import NetworkError
+from consilience.errors import ConsilienceError, Interrupted, NetworkError
+from consilience.gathering import NETWORK, gather
 from consilience.plans import Plan
+from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
+from consilience.sampling import Run
 
 _POLL_SECONDS = 0.5
+_INTERRUPTED = 130
 Show = Callable[[list[dict[str, Any]]], None]
 
 
@@ -73,8 +78,42 @@ def make_network(
     return files
 
 
-def start_network(network: Path, show: Show, *, restart: bool = False) -> int:
-    """Run all nodes of a network on this machine until they are done; returns how many failed.
+def sample_by_network(plan: Plan, out: Path, show: Show) -> Run:
+    """Make a network inside a new run's directory, run all of it on this machine, and gather the run.
+
+    Args:
+        plan: what to sample; it must name its problem, which every node loads for itself.
+        out: the run's directory.
+        show: called now and then with what each node says of itself.
+    """
+    require_free(out)
+    make_network(plan, out / NETWORK)
+    return continue_by_network(out, show)
+
+
+def continue_by_network(out: Path, show: Show) -> Run:
+    """Go on with a run that `sample_by_network` began."""
+    start_network(out / NETWORK, show)
+    return gather(node_runs(out / NETWORK), out, theory=True)
+
+
+def made_by_network(out: Path) -> bool:
+    """Whether `sample_by_network` began a run here that is not gathered yet."""
+    return (out / NETWORK / "plan.toml").is_file() and not (out / "plan.toml").exists()
+
+
+def report_network(network: Path) -> Run:
+    """The run of a whole network whose nodes are all done, in its directory `report`."""
+    return gather(node_runs(network), network / "report", theory=True)
+
+
+def node_runs(network: Path) -> list[Path]:
+    """The nodes' run directories, in the agents' order."""
+    return [NodeSettings.load(path).run for path in _node_files(network)]
+
+
+def start_network(network: Path, show: Show, *, restart: bool = False) -> None:
+    """Run all nodes of a network on this machine until they are done.
 
     Args:
         network: its directory.
@@ -98,7 +137,7 @@ def start_network(network: Path, show: Show, *, restart: bool = False) -> int:
                 else:
                     codes[path] = code
             _note(network, nodes)
-            if any(codes.values()) and not restart:
+            if any(codes.values()):
                 break
             show(network_status(network))
     finally:
@@ -108,7 +147,7 @@ def start_network(network: Path, show: Show, *, restart: bool = False) -> int:
         for process in nodes.values():
             process.wait(30)
         (network / "processes.json").unlink(missing_ok=True)
-    return sum(code != 0 for code in codes.values()) + len(nodes) - len(codes)
+    _require_done(network, codes)
 
 
 def stop_network(network: Path) -> list[int]:
@@ -136,10 +175,18 @@ def network_status(network: Path, seconds: float = 1.0) -> list[dict[str, Any]]:
     return found
 
 
-def node_logs(network: Path, agent: int, lines: int = 3) -> str:
-    """The last lines that a node said."""
-    place = network / "logs" / f"agent-{agent}.log"
-    return "\n".join(place.read_text(errors="replace").splitlines()[-lines:]) if place.exists() else ""
+def _require_done(network: Path, codes: dict[Path, int]) -> None:
+    """Say which node ended before its time, and why as far as it told."""
+    for path, code in codes.items():
+        if code == _INTERRUPTED:
+            raise Interrupted(
+                f"the nodes were stopped and left checkpoints; `consilience network up {network}` goes on"
+            )
+        if code:
+            said = (network / "logs" / f"{path.stem}.log").read_text(errors="replace").strip().splitlines()
+            how = f"was killed (signal {-code})" if code < 0 else "failed"
+            last = said[-1].removeprefix("Error: ") if said and code > 0 else "start it again with `up --restart`"
+            raise ConsilienceError(f"{path.stem} {how}, so the others were stopped; they left checkpoints. {last}")
 
 
 def _make_certificates(directory: Path, places: Sequence[str]) -> None:
@@ -177,7 +224,8 @@ def _node_files(network: Path) -> list[Path]:
 def _start(network: Path, path: Path) -> subprocess.Popen[bytes]:
     with (network / "logs" / f"{path.stem}.log").open("ab") as log:
         command = [sys.executable, "-m", "consilience.cli.main", "node", str(path)]
-        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        # in a session of its own: Ctrl-C reaches only `up`, which then stops the nodes politely
+        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def _note(network: Path, nodes: dict[Path, subprocess.Popen[bytes]]) -> None:

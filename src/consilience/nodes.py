@@ -18,6 +18,7 @@ import numpy as np
 
 from consilience import experiments
 from consilience.checks import check, require_stable
+from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node, outbox_file
 from consilience.engines.peers.settings import NodeSettings
 from consilience.errors import NetworkError, PlanWarning, RunError
@@ -45,7 +46,7 @@ def run_node(settings: NodeSettings, problem: Problem | None = None, *, progress
     with jax.enable_x64(plan.dtype == "float64"):
         node = Node(problem, plan, settings)
         run = _opened(settings, problem, plan, node)
-        with run.locked():
+        with run.locked(), served(settings.metrics, node):
             state, step = restore(run, node)
             if step:
                 node.outbox.load(outbox_file(run.path, step))
@@ -85,7 +86,8 @@ def _serve(
 ) -> None:
     node.compile()
     node.connect(step, state)
-    log.info("agent %d joins at round %d, listening on %s", settings.agent, step, settings.listen)
+    about = {"round": step}
+    log.info("agent %d joins at round %d, listening on %s", settings.agent, step, settings.listen, extra=about)
     try:
         if not run.complete:
             sampling = _NodeSampling(run, node, progress, settings.checkpoint_seconds)

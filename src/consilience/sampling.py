@@ -66,8 +66,9 @@ class Run(RunDirectory):
                 f"`consilience resume {self.path}`"
             )
         experiment = experiments.find(self.plan.problem)
-        alone = self.status["engine"] == "peers"  # a node has not all the data that an experiment compares with
-        sections = experiment.sections(self) if experiment and not alone else []
+        status = self.status
+        analysed = status.get("analysed", status["engine"] != "peers")  # a node has not all the data to compare with
+        sections = experiment.sections(self) if experiment and analysed else []
         return reports.write_report(self, sections)
 
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import datetime
 import json
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from consilience.plans import Plan
+
 Target = Annotated[str, typer.Argument(help="An experiment (see `experiments`), PLAN.toml, or module:attribute.")]
 RunPath = Annotated[Path, typer.Argument(help="The directory of a run.")]
+RunPaths = Annotated[list[Path], typer.Argument(help="The directory of a run, or those of all nodes of a network.")]
+Whole = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Directory for the whole network's run (by default `whole`).")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable results on standard output.")]
 Agents = Annotated[int | None, typer.Option("--agents", "-n", min=1, help="Number of agents.")]
 GraphName = Annotated[
@@ -38,6 +46,19 @@ Auto = Annotated[bool, typer.Option("--auto", help="Choose the step sizes by `su
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run (by default runs/NAME-TIME).")]
 
 
+class Engine(StrEnum):
+    """Where sampling happens."""
+
+    SIMULATE = "simulate"
+    PEERS = "peers"
+
+
+EngineName = Annotated[
+    Engine,
+    typer.Option("--engine", help="simulate: all agents in this process. peers: each in one of its own, over TLS."),
+]
+
+
 def run(
     target: Target,
     agents: Agents = None,
@@ -54,6 +75,7 @@ def run(
     temperature: Temperature = None,
     dtype: DType = None,
     auto: Auto = False,
+    engine: EngineName = Engine.SIMULATE,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -64,15 +86,17 @@ def run(
     from consilience.sampling import sample
     from consilience.studies import start_study
     from consilience.suggestions import suggest
-    from consilience.targets import plans_for
+    from consilience.targets import main_plan, plans_for
 
     path = out or default_path(target)
     require_free(path)
-    plans = plans_for(
-        target, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
-        num_chains=runs or chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
-        temperature=temperature, dtype=dtype, auto=auto,
-    )  # fmt: skip
+    options: dict[str, Any] = {
+        "num_agents": agents, "graph": graph, "num_steps": steps, "burn_in": burn_in, "store_every": store_every,
+        "num_chains": runs or chains, "seed": seed, "batch_size": batch_size, "step_size": step_size,
+        "consensus": consensus, "temperature": temperature, "dtype": dtype, "auto": auto,
+    }  # fmt: skip
+    one_network = engine is Engine.PEERS  # of a study, its main one
+    plans = {"run": main_plan(target, **options)} if one_network else plans_for(target, **options)
     if auto:
         chosen = {
             name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
@@ -81,6 +105,9 @@ def run(
         plans = {name: suggestion.plan for name, suggestion in chosen.items()}
         if not as_json:
             display.print_suggestions(list(chosen.values()))
+    if engine is Engine.PEERS:
+        _sample_by_peers(plans["run"], path, as_json)
+        return
     with display.Display(quiet=as_json) as screen:
         if len(plans) > 1:
             start_study(target, plans, path, screen.follow)
@@ -112,6 +139,9 @@ def resume(path: RunPath, as_json: Json = False) -> None:
     from consilience import sampling, studies
     from consilience.cli import display
 
+    if (path / "network").is_dir():
+        _sample_by_peers(None, path, as_json)
+        return
     with display.Display(quiet=as_json) as screen:
         if studies.is_study(path):
             studies.continue_study(path, screen.follow)
@@ -120,9 +150,20 @@ def resume(path: RunPath, as_json: Json = False) -> None:
     _finish(path, as_json)
 
 
-def report(path: RunPath, as_json: Json = False) -> None:
-    """Redraw the report of a run from its directory."""
-    _finish(path, as_json)
+def report(paths: RunPaths, out: Whole = None, as_json: Json = False) -> None:
+    """Redraw the report of a run from its directory; of several nodes' directories, that of the whole network."""
+    from consilience.cli import display
+    from consilience.gathering import gather
+
+    if len(paths) > 1:
+        whole = out or paths[0].parent / "whole"
+        with display.Display(quiet=as_json):
+            gather(paths, whole, theory=True)
+        _finish(whole, as_json)
+        return
+    if out is not None:
+        raise typer.BadParameter("--out is for the directories of several nodes: give all of them")
+    _finish(paths[0], as_json)
 
 
 def check(
@@ -170,6 +211,26 @@ def experiments(as_json: Json = False) -> None:
         typer.echo(json.dumps({name: found.title for name, found in EXPERIMENTS.items()}, indent=2))
     else:
         display.print_experiments(EXPERIMENTS)
+
+
+def _sample_by_peers(plan: Plan | None, path: Path, as_json: bool) -> None:
+    """Sample a plan by a network inside the run's directory; without a plan, go on with the one that is there."""
+    from consilience.cli import display
+    from consilience.engines.peers import require_packages
+    from consilience.errors import Interrupted
+
+    require_packages()
+    from consilience.networks import continue_by_network, made_by_network, sample_by_network
+
+    try:
+        with display.Display(quiet=as_json), display.network_table(quiet=as_json) as show:
+            if plan is not None:
+                sample_by_network(plan, path, show)
+            elif made_by_network(path):
+                continue_by_network(path, show)
+    except (KeyboardInterrupt, Interrupted):
+        raise Interrupted(f"the nodes left checkpoints, continue with: consilience resume {path}") from None
+    _finish(path, as_json)
 
 
 def _finish(path: Path, as_json: bool) -> None:

@@ -246,12 +246,12 @@ def _rich(shown: tables.Table) -> Table:
 
 
 @contextmanager
-def network_table() -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+def network_table(quiet: bool = False) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
     """A live table of a network's nodes on a terminal; the function takes what they say of themselves."""
     from rich.live import Live
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if quiet or not console.is_terminal:
         yield lambda _: None
         return
     with Live(console=console, refresh_per_second=4) as live:

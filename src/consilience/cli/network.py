@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import sys
+import contextlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -62,15 +61,16 @@ Patience = Annotated[
 def node(path: NodeFile, as_json: Json = False) -> None:
     """Run one agent of a network, beside its data; started again, it goes on where it was."""
     from consilience.cli import display
+    from consilience.cli.logs import log_to_stderr
     from consilience.engines.peers import require_packages
     from consilience.engines.peers.settings import NodeSettings
 
     require_packages()
     from consilience.nodes import run_node
 
-    _log_to_stderr(as_json)
     settings = NodeSettings.load(path)
-    with display.Display(quiet=True):
+    log_to_stderr(settings.agent, as_json)
+    with contextlib.nullcontext() if as_json else display.Display(quiet=True):
         run = run_node(settings)
         page = run.report()
     typer.echo(f"Report: {page}")
@@ -115,16 +115,16 @@ def init(
 
 @app.command()
 def up(path: Directory, restart: Restart = False) -> None:
-    """Run all nodes of a network on this machine, as processes of their own, with one live table."""
+    """Run all nodes of a network on this machine, as processes of their own, with one live table; then report."""
     from consilience.cli import display
-    from consilience.errors import ConsilienceError
-    from consilience.networks import node_logs, start_network
+    from consilience.networks import report_network, start_network
 
     with display.network_table() as show:
-        failed = start_network(path, show, restart=restart)
-    if failed:
-        raise ConsilienceError(f"{failed} node(s) did not finish; {path}/logs says why. {node_logs(path, 0, 1)}")
-    typer.echo(f"Runs: {path}/runs")
+        start_network(path, show, restart=restart)
+    with display.Display(quiet=True):
+        whole = report_network(path)
+        page = whole.report()
+    display.print_result(whole.summary, page)
 
 
 @app.command()
@@ -146,14 +146,3 @@ def down(path: Directory) -> None:
     from consilience.networks import stop_network
 
     typer.echo(f"stopping {len(stop_network(path))} nodes")
-
-
-def _log_to_stderr(as_json: bool) -> None:
-    """Logs for people, or a JSON object a line."""
-    shape = '{"time": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}'
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(shape if as_json else "%(asctime)s %(message)s"))
-    logger = logging.getLogger("consilience.peers")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False

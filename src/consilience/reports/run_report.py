@@ -27,13 +27,14 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         "graph": plan.graph.name.replace("_", " "),
         "chains": shown(plan.num_chains),
         "steps": shown(plan.num_steps),
-        "draws an agent": shown(plan.num_draws),
+        "draws an agent": shown(summary["num_draws"]),
         "steps per second": shown(timing["steps_per_second"]),
         "sampling": f"{timing['sampling_seconds']:.1f} s",
         "consensus error": shown(summary["consensus_error"]),
     }
     sections = [
-        *first, *participation_section(run), *generic_sections(run, with_marginals=not first), *theory_of(run),
+        *first, *participation_section(run), *generic_sections(run, with_marginals=not first), *nodes_of(run),
+        *theory_of(run),
     ]  # fmt: skip
     title = run.status["problem_name"]
     subtitle = f"{plan.num_agents} agents, each with its own data, sample one posterior" if plan.num_agents > 1 else (
@@ -99,6 +100,23 @@ def participation_section(run: RunDirectory) -> list[Section]:
             tables.rows(rows, {"": "name", "Share of the draws": "share"}),
         )
     ]
+
+
+def nodes_of(run: RunDirectory) -> list[Section]:
+    """How the nodes fared that made the run, if nodes did."""
+    nodes = run.summary.get("nodes", [])
+    if not nodes:
+        return []
+    records = [{**node, **node["messages"], "node": f"agent {node['agent']}"} for node in nodes]
+    columns = {
+        "": "node", "rounds per second": "rounds_per_second", "messages sent": "sent", "received": "received",
+        "rejected": "rejected", "restarts": "restarts",
+    }  # fmt: skip
+    text = (
+        "Every agent was a process of its own, beside its own data. Messages are counted since a node's last start; "
+        "one that was started again went on from its checkpoint, which does not change its draws."
+    )
+    return [Section("The nodes", text, table=tables.rows(records, columns))]
 
 
 def theory_of(run: RunDirectory) -> list[Section]:

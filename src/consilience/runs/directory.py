@@ -79,7 +79,7 @@ class RunDirectory:
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
             _create_draws(draft / "draws.zarr", plan, parameters, agents or range(plan.num_agents), presence)
-            _create_metrics(draft / "metrics.zarr", plan, metric_times)
+            create_metrics(draft / "metrics.zarr", plan, metric_times)
             write_json(draft / "provenance.json", provenance(engine))
             status = {
                 "format": FORMAT,
@@ -199,13 +199,14 @@ def _create_draws(path: Path, plan: Plan, parameters: Parameters, agents: Sequen
     GrowingGroup.create(path, "draw", variables, numbers, note, group="posterior")
 
 
-def _create_metrics(path: Path, plan: Plan, metric_times: int) -> None:
+def create_metrics(path: Path, plan: Plan, metric_times: int) -> GrowingGroup:
+    """A new store for measurements at so many times."""
     variables = {
         "consensus_error": Variable(("chain", "time"), (plan.num_chains, metric_times), plan.dtype),
         "step": Variable(("time",), (metric_times,), "int64"),
     }
     chains = {"chain": (("chain",), np.arange(plan.num_chains))}
-    GrowingGroup.create(path, "time", variables, chains, {"coordinates": "step"})
+    return GrowingGroup.create(path, "time", variables, chains, {"coordinates": "step"})
 
 
 def _open(path: Path, group: str | None = None) -> xarray.Dataset:

@@ -7,6 +7,6 @@ from consilience.errors import NetworkError
 
 def require_packages() -> None:
     """Check that the packages of the extra `peers` are installed."""
-    missing = [name for name in ("zenoh", "cryptography", "msgspec") if find_spec(name) is None]
+    missing = [name for name in ("zenoh", "cryptography", "msgspec", "prometheus_client") if find_spec(name) is None]
     if missing:
         raise NetworkError(f"nodes need {', '.join(missing)}: pip install 'consilience[peers]'")

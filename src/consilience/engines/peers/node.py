@@ -22,6 +22,7 @@ import numpy as np
 from consilience.engines.base import Segment
 from consilience.engines.peers.edges import EdgeRecord, Edges
 from consilience.engines.peers.mailbox import Inbox, Outbox
+from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.messages import Codec, Message, Rejected, join
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
 from consilience.engines.peers.transport import Transport
@@ -79,6 +80,7 @@ class Node:
         self.edges = Edges(settings.agent, self.weights, shape, plan.num_agents)
         self.outbox, self.inbox = Outbox(), Inbox(list(self.weights), 0)
         self.counts: Counter[str] = Counter()
+        self.clock = Stopwatch()
         self.alive: set[int] = set()
         self.round, self.durable, self.done = 0, 0, False
         self.neighbours_done: set[int] = set()
@@ -125,22 +127,27 @@ class Node:
         first = self._take_up(first_step)
         last, apart, sampler = first, np.zeros(plan.num_chains), state.sampler
         for k in range(first, min(first + num_steps, plan.num_steps)):
+            self.clock.begin()
             message = np.asarray(self._share(sampler))[:, 0]
             if not np.isfinite(message).all():
                 break
             self._publish(k, message)
-            prepared = self._prepare(sampler, np.int32(k))
+            self.clock.end("publish")
+            prepared = jax.block_until_ready(self._prepare(sampler, np.int32(k)))
+            self.clock.end("gradient")
             if not self._wait(k):
                 break
+            self.clock.end("wait")
             others = self._others(k, message, prepared)
             apart = ((others - message) ** 2).sum((0, 2))
-            sampler = self._finish(sampler, prepared, others)
+            sampler = jax.block_until_ready(self._finish(sampler, prepared, others))
             last = self.round = k + 1
             if last > plan.burn_in and (last - plan.burn_in) % plan.store_every == 0:
                 draws.append(np.asarray(self._position(sampler)))
                 present.append(self._present)
             kept_for = [self.inbox.durable[number] for number in self.weights if self.edges.is_up(number)]
             self.outbox.forget_before(min(kept_for, default=last))
+            self.clock.end("mix")
         self.error = float(apart.mean())
         shape = (0, *self.codec.shape[:1], 1, self.codec.shape[1])
         stacked = np.stack(draws) if draws else np.zeros(shape, self.dtype)
@@ -251,8 +258,10 @@ class Node:
     def _publish(self, k: int, message: np.ndarray) -> None:
         self.outbox.keep(k, message)
         if self._transport is not None:
-            self._transport.publish(self._encode(k, message))
+            content = self._encode(k, message)
+            self._transport.publish(content)
             self.counts["sent"] += 1
+            self.counts["bytes_sent"] += len(content)
 
     def _encode(self, k: int, values: np.ndarray) -> bytes:
         heard = self.edges.heard if self.continues else np.zeros(0, np.int64)
@@ -275,7 +284,9 @@ class Node:
                     self.edges.lose(number)
                     log.warning("agent %d goes on without agent %d from round %d", self.settings.agent, number, k)
             if not told and time.monotonic() - began > 5 * self.settings.ask_seconds:
-                log.info("agent %d waits for %s in round %d", self.settings.agent, _names(missing), k)
+                log.info(
+                    "agent %d waits for %s in round %d", self.settings.agent, _names(missing), k, extra={"round": k}
+                )
                 told = True
         return not self.edges.must_jump(k)
 
@@ -346,6 +357,7 @@ class Node:
         return found if isinstance(found, dict) else {}
 
     def _receive(self, number: int, content: bytes) -> None:
+        self.counts["bytes_received"] += len(content)
         self._take(number, self.codec.decode(content, number))
 
     def _take(self, number: int, found: Message | Rejected) -> None:

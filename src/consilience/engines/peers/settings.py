@@ -59,6 +59,7 @@ class NodeSettings(Record):
         on_loss: what to do without a neighbour: `wait` for it, or `continue` with the others.
         patience: after how many seconds without its message a neighbour counts as lost, if nodes continue; the first
             round waits for everybody.
+        metrics: `host:port` on loopback where Prometheus may read measurements; by default nowhere.
     """
 
     mistake: ClassVar[type[InputError]] = NetworkError
@@ -73,6 +74,7 @@ class NodeSettings(Record):
     ask_seconds: Annotated[float, Field(gt=0)] = 0.5
     on_loss: Literal["wait", "continue"] = "wait"
     patience: Annotated[float, Field(gt=0)] = 30.0
+    metrics: str | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> NodeSettings:
@@ -113,6 +115,11 @@ class NodeSettings(Record):
             unknown = ", ".join(map(str, sorted(given - set(wanted))))
             raise NetworkError(
                 f"agent {unknown} is no neighbour of agent {self.agent} in the plan: remove its endpoint"
+            )
+        if self.metrics is not None and not is_loopback(split_endpoint(self.metrics)[0]):
+            raise NetworkError(
+                f"metrics = {self.metrics!r} is not on loopback, and measurements are not protected: write for "
+                "example 127.0.0.1:9400, and let a Prometheus or a proxy on this machine read it"
             )
         for place in (self.listen, *self.neighbours.values()):
             host, _ = split_endpoint(place)
