@@ -103,7 +103,7 @@ class Listener:
         self.transport = Transport(
             settings,
             lambda sender, content: self.heard.append((sender, content)),
-            lambda what, content: None,
+            lambda what, content: b"yes",
             lambda number, here: self.here.add(number) if here else self.here.discard(number),
         )
 
@@ -126,6 +126,9 @@ def test_members_reach_their_neighbours_and_speak_only_for_themselves(tmp_path):
         second.transport.publish(b"mine again")
         assert first.wait_for(lambda: (1, b"mine again") in first.heard)
         assert not [content for _, content in first.heard if content == b"forged"]
+        # nor may it ask for the edge of another
+        assert second.transport.ask(0, "edge/1", 2.0, b"mine") == b"yes"
+        assert second.transport.ask(0, "edge/4", 2.0, b"forged") is None
     finally:
         first.transport.close()
         second.transport.close()

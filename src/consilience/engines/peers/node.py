@@ -320,10 +320,10 @@ class Node:
         wish = self.codec.encode(Message(agent, first, own, ledger, self.edges.heard))
         answer = self._ask(number, f"edge/{agent}", wish)
         found = self.codec.decode(answer, number) if answer else None
-        theirs = None
+        theirs, their_round = None, 0
         if isinstance(found, Message) and found.round == first:
-            theirs, latest = found.values, max(latest, found.durable)
-        won = self.edges.agreed(number, first, theirs, self.round, latest)
+            theirs, their_round = found.values, found.durable
+        won = self.edges.agreed(number, first, theirs, self.round, their_round)
         if won:
             log.info("agent %d uses the edge to agent %d again from round %d", agent, number, first)
         return won
