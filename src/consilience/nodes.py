@@ -84,7 +84,7 @@ def _serve(
     node.compile()
     node.connect(step)
     about = {"round": step}
-    log.info("agent %d joins at round %d, listening on %s", settings.agent, step, settings.listen, extra=about)
+    log.info("agent %d joins at round %d, %s", settings.agent, step, settings.place, extra=about)
     try:
         if not run.complete:
             sampling = _NodeSampling(run, node, progress, settings.checkpoint_seconds)
