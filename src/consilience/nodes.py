@@ -109,6 +109,7 @@ class _NodeSampling(Sampling):
     """Sampling whose checkpoints hold the messages that neighbours may still ask for."""
 
     engine: Node
+    again = "consilience node FILE"
 
     def _checkpoint(self, state: Any, step: int) -> None:
         _keep_outbox(self.run, self.engine, step)
