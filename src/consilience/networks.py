@@ -3,6 +3,7 @@
 NETWORK/
   plan.toml
   agent-0.toml …            one for each node, to be carried to its machine with the three files it names
+  relay.toml                for the relay, if there is one
   certificates/             the authority, and a certificate and a key for each agent and for the operator
   runs/agent-0/ …           where the nodes leave their runs
   logs/agent-0.log …        what nodes that `up` started say
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from consilience.engines.peers.certificates import issue, make_authority
+from consilience.engines.peers.relay import RelaySettings
 from consilience.engines.peers.settings import TLS, NodeSettings, neighbours_of, split_endpoint
-from consilience.engines.peers.transport import ask_status
+from consilience.engines.peers.transport import RELAY, ask_status
 from consilience.errors import ConsilienceError, Interrupted, NetworkError
 from consilience.gathering import NETWORK, gather
 from consilience.plans import Plan
@@ -38,7 +40,13 @@ Show = Callable[[list[dict[str, Any]]], None]
 
 
 def make_network(
-    plan: Plan, out: Path, endpoints: Sequence[str] | None = None, *, insecure: bool = False, **options: Any
+    plan: Plan,
+    out: Path,
+    endpoints: Sequence[str] | None = None,
+    *,
+    relay: str | None = None,
+    insecure: bool = False,
+    **options: Any,
 ) -> list[Path]:
     """Write a network's files; returns the nodes' files.
 
@@ -46,6 +54,7 @@ def make_network(
         plan: what the network samples.
         out: a new directory.
         endpoints: `host:port` of each agent; by default free ports of this machine.
+        relay: `host:port` of a relay to which all nodes connect, in place of endpoints of their own.
         insecure: without TLS, on loopback only.
         options: other entries of every node's file.
     """
@@ -53,7 +62,9 @@ def make_network(
         raise NetworkError(f"{out} is not empty: choose a new directory for the network")
     if plan.problem is None:
         raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
-    places = list(endpoints) if endpoints else _free_endpoints(plan.num_agents)
+    if relay is not None and endpoints:
+        raise NetworkError("nodes that connect to a relay have no endpoints of their own: give --relay or --endpoint")
+    places = list(endpoints or []) or ([relay] * plan.num_agents if relay else _free_endpoints(plan.num_agents))
     if len(places) != plan.num_agents:
         raise NetworkError(f"the plan has {plan.num_agents} agents, but {len(places)} endpoints are given: one each")
     files = []
@@ -61,13 +72,17 @@ def make_network(
         out.mkdir(parents=True, exist_ok=True)
         write_text(out / "plan.toml", plan.to_toml())
         if not insecure:
-            _make_certificates(out / "certificates", places)
+            _make_certificates(out / "certificates", places, relay)
+        if relay is not None:
+            tls = None if insecure else _tls(Path("certificates"), RELAY)
+            write_text(out / "relay.toml", RelaySettings(listen=relay, plan=Path("plan.toml"), tls=tls).to_toml())
         for agent, place in enumerate(places):
             settings = NodeSettings(
                 agent=agent,
                 plan=Path("plan.toml"),
                 run=Path("runs") / f"agent-{agent}",
-                listen=place,
+                listen=None if relay else place,
+                relay=relay,
                 neighbours={number: places[number] for number in neighbours_of(plan, agent)},
                 tls=None if insecure else _tls(Path("certificates"), f"agent-{agent}"),
                 **options,
@@ -123,29 +138,32 @@ def start_network(network: Path, show: Show, *, restart: bool = False) -> None:
     files = _node_files(network)
     (network / "logs").mkdir(exist_ok=True)
     (network / "runs").mkdir(exist_ok=True)
+    relays = {path: _start(network, path) for path in network.glob("relay.toml")}
     nodes = {path: _start(network, path) for path in files}
     codes: dict[Path, int] = {}
     try:
-        while len(codes) < len(nodes):
+        while not all(path in codes for path in nodes):
             time.sleep(_POLL_SECONDS)
-            for path, process in nodes.items():
-                code = process.poll()
-                if code is None or path in codes:
-                    continue
-                if code < 0 and restart:
-                    nodes[path] = _start(network, path)
-                else:
-                    codes[path] = code
+            for started in (relays, nodes):
+                for path, process in started.items():
+                    code = process.poll()
+                    if code is None or path in codes:
+                        continue
+                    if code < 0 and restart:
+                        started[path] = _start(network, path)
+                    else:
+                        codes[path] = code or int(path in relays)  # a relay does not end by itself
             _note(network, nodes)
             if any(codes.values()):
                 break
             show(network_status(network))
     finally:
-        for process in nodes.values():
-            if process.poll() is None:
-                process.terminate()
-        for process in nodes.values():
-            process.wait(30)
+        for started in (nodes, relays):  # a relay goes last, as nodes speak through it until they end
+            for process in started.values():
+                if process.poll() is None:
+                    process.terminate()
+            for process in started.values():
+                process.wait(30)
         (network / "processes.json").unlink(missing_ok=True)
     _require_done(network, codes)
 
@@ -189,11 +207,13 @@ def _require_done(network: Path, codes: dict[Path, int]) -> None:
             raise ConsilienceError(f"{path.stem} {how}, so the others were stopped; they left checkpoints. {last}")
 
 
-def _make_certificates(directory: Path, places: Sequence[str]) -> None:
+def _make_certificates(directory: Path, places: Sequence[str], relay: str | None) -> None:
     directory.mkdir(mode=0o700)
     authority = make_authority(directory, "Consilience network")
     for agent, place in enumerate(places):
-        issue(authority, directory, f"agent-{agent}", [split_endpoint(place)[0]])
+        issue(authority, directory, f"agent-{agent}", [] if relay else [split_endpoint(place)[0]])
+    if relay:
+        issue(authority, directory, RELAY, [split_endpoint(relay)[0]])
     issue(authority, directory, "operator", [])
 
 
@@ -223,7 +243,8 @@ def _node_files(network: Path) -> list[Path]:
 
 def _start(network: Path, path: Path) -> subprocess.Popen[bytes]:
     with (network / "logs" / f"{path.stem}.log").open("ab") as log:
-        command = [sys.executable, "-m", "consilience.cli.main", "node", str(path)]
+        job = ["network", "relay"] if path.stem == RELAY else ["node"]
+        command = [sys.executable, "-m", "consilience.cli.main", *job, str(path)]
         # in a session of its own: Ctrl-C reaches only `up`, which then stops the nodes politely
         return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
 

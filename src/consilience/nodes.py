@@ -87,7 +87,7 @@ def _serve(
     node.compile()
     node.connect(step, state)
     about = {"round": step}
-    log.info("agent %d joins at round %d, listening on %s", settings.agent, step, settings.listen, extra=about)
+    log.info("agent %d joins at round %d, %s", settings.agent, step, settings.place, extra=about)
     try:
         if not run.complete:
             sampling = _NodeSampling(run, node, progress, settings.checkpoint_seconds)
@@ -112,6 +112,7 @@ class _NodeSampling(Sampling):
     """Sampling whose checkpoints hold the messages that neighbours may still ask for."""
 
     engine: Node
+    again = "consilience node FILE"
 
     def _checkpoint(self, state: Any, step: int) -> None:
         _keep_outbox(self.run, self.engine, step)

@@ -133,8 +133,10 @@ def resume(
     run = Run(path)
     if run.complete and (run.path / "summary.json").exists():
         return run
-    problem = problem or experiments.load_problem(run.plan)
     status = run.status
+    if status["engine"] not in ENGINES:
+        raise RunError(f"{run.path} is a node's run: start the node again, with `consilience node FILE`")
+    problem = problem or experiments.load_problem(run.plan)
     if problem.fingerprint() != status["data_digest"]:
         raise RunError(f"the data of {run.path} is not that of the given problem: resume it with the same data")
     if run.plan.digest() != status["plan_digest"]:
@@ -197,6 +199,11 @@ class Sampling:
         self.write_failed = False
         self.stop = threading.Event()
 
+    @property
+    def again(self) -> str:
+        """The command that goes on with the run."""
+        return f"consilience resume {self.run.path}"
+
     def go(self, state: Any, step: int) -> None:
         """Sample from `step` to the end of the plan."""
         began = time.perf_counter()
@@ -216,7 +223,7 @@ class Sampling:
                 self.checkpoints.close()
         self.run.update_status(status="complete", step=step, timing=self._timing(step))
         if self.stop.is_set():
-            raise Interrupted(f"all steps are stored; finish with: consilience resume {self.run.path}")
+            raise Interrupted(f"all steps are stored; finish with: {self.again}")
 
     def _loop(self, state: Any, step: int, writer: ThreadPoolExecutor) -> tuple[int, Any]:
         block, steps = self.engine.block_steps, self.engine.block_steps
@@ -256,7 +263,7 @@ class Sampling:
         if self.write_failed:
             return
         self.write_failed = True
-        kept = f" What was stored before is safe; `consilience resume {self.run.path}` goes on from there."
+        kept = f" What was stored before is safe; `{self.again}` goes on from there."
         with disk_errors(self.run.path, kept):
             self._append(segment)
             due = time.perf_counter() - self.last_checkpoint >= self.checkpoint_seconds
@@ -297,7 +304,7 @@ class Sampling:
             self.run.update_status(status="interrupted", step=step)
         raise Interrupted(
             f"interrupted after {step:,} of {self.plan.num_steps:,} steps; everything up to there is stored, "
-            f"continue with: consilience resume {self.run.path}"
+            f"continue with: {self.again}"
         )
 
     def _non_finite(self, state: Any, first_step: int, steps: int, segment: Segment) -> None:

@@ -6,6 +6,7 @@ import datetime
 import json
 import logging
 import sys
+from typing import Any
 
 
 class JsonLines(logging.Formatter):
@@ -17,18 +18,17 @@ class JsonLines(logging.Formatter):
     ('said "a\\nb"', 3, 7)
     """
 
-    def __init__(self, agent: int) -> None:
+    def __init__(self, agent: int | None) -> None:
         super().__init__()
         self._agent = agent
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON; `round` is there where it is known."""
-        known = {"round": record.__dict__["round"]} if "round" in record.__dict__ else {}
-        told = {
+        known = {"agent": self._agent, "round": record.__dict__.get("round")}
+        told: dict[str, Any] = {
             "time": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
-            "agent": self._agent,
-            **known,
+            **{name: value for name, value in known.items() if value is not None},
             "message": record.getMessage(),
         }
         if record.exc_info:
@@ -36,8 +36,8 @@ class JsonLines(logging.Formatter):
         return json.dumps(told, ensure_ascii=False)
 
 
-def log_to_stderr(agent: int, as_json: bool) -> None:
-    """Let a node's log, and with JSON all notes and warnings too, go to standard error."""
+def log_to_stderr(agent: int | None, as_json: bool) -> None:
+    """Let a node's (or a relay's) log go to standard error, and with JSON all notes and warnings too."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(agent) if as_json else logging.Formatter("%(asctime)s %(message)s"))
     names = ["consilience", "py.warnings"] if as_json else ["consilience.peers"]

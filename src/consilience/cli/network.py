@@ -42,6 +42,10 @@ Endpoints = Annotated[
     list[str] | None,
     typer.Option("--endpoint", help="host:port of an agent, once for each in order; by default on this machine."),
 ]
+RelayPlace = Annotated[
+    str | None, typer.Option("--relay", help="host:port of a relay, for nodes that can only connect outwards.")
+]
+RelayFile = Annotated[Path, typer.Argument(help="The relay's file, made by `network init --relay`.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; refused off loopback.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start a node again that was killed.")]
 CheckpointSeconds = Annotated[
@@ -92,6 +96,7 @@ def init(
     consensus: Consensus = None,
     temperature: Temperature = None,
     endpoint: Endpoints = None,
+    relay_place: RelayPlace = None,
     insecure: Insecure = False,
     checkpoint_seconds: CheckpointSeconds = 10.0,
     on_loss: OnLoss = "wait",
@@ -107,10 +112,27 @@ def init(
         temperature=temperature,
     )  # fmt: skip
     files = make_network(
-        plan, out, endpoint, insecure=insecure,
+        plan, out, endpoint, relay=relay_place, insecure=insecure,
         checkpoint_seconds=checkpoint_seconds, on_loss=on_loss, patience=patience,
     )  # fmt: skip
     typer.echo(f"{len(files)} nodes: {files[0]} … Start them all here with: consilience network up {out}")
+
+
+@app.command()
+def relay(path: RelayFile, as_json: Json = False) -> None:
+    """Pass messages on between nodes that can only connect outwards, until it is stopped."""
+    import signal
+    import threading
+
+    from consilience.cli.logs import log_to_stderr
+    from consilience.engines.peers.relay import RelaySettings, relaying
+
+    log_to_stderr(None, as_json)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with relaying(RelaySettings.load(path)):
+        stop.wait()
 
 
 @app.command()

@@ -7,7 +7,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from consilience.errors import PlanError, ProblemError
+from consilience.errors import ConsilienceError, PlanError, ProblemError
 from consilience.experiments.a9a import A9A
 from consilience.experiments.base import Experiment
 from consilience.experiments.digits import Digits
@@ -74,13 +74,25 @@ def import_problem(reference: str, num_agents: int | None, agent: int | None = N
 
 def _of_agents(function: Any, num_agents: int, agent: int | None) -> Problem:
     """The problem of one agent, or of all of them put together, from a function that makes single ones."""
-    made = [function(num_agents, one) for one in (range(num_agents) if agent is None else [agent])]
+    made = [_made(function, num_agents, one) for one in (range(num_agents) if agent is None else [agent])]
     for one in made:
         if not isinstance(one, Problem) or len(one.shards) != 1:
             raise ProblemError("a function of the number of agents and an agent must return a Problem with one shard")
     if agent is not None:
         return replace(made[0], network_size=num_agents)
     return replace(made[0], shards=[one.shards[0] for one in made])
+
+
+def _made(function: Any, num_agents: int, agent: int) -> Any:
+    try:
+        return function(num_agents, agent)
+    except ConsilienceError:
+        raise
+    except Exception as error:  # it is the user's function, and may fail in any way
+        raise ProblemError(
+            f"{function.__module__}:{function.__name__} failed for agent {agent} ({type(error).__name__}: {error}): "
+            "is its data on this machine?"
+        ) from error
 
 
 __all__ = ["EXPERIMENTS", "Experiment", "find", "import_problem", "load_problem"]

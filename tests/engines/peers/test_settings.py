@@ -73,7 +73,7 @@ def test_a_missing_or_unreadable_or_damaged_file(network, tmp_path):
     settings.tls.certificate.write_text("nonsense")
     with pytest.raises(NetworkError, match="is not a certificate"):
         certificates.require_usable(*files)
-    with pytest.raises(NetworkError, match="there is no node file"):
+    with pytest.raises(NetworkError, match="there is no file"):
         NodeSettings.load(tmp_path / "none.toml")
 
 
@@ -95,7 +95,7 @@ def test_a_port_in_use_is_told(network):
     with socket.socket() as taken:
         taken.bind((host, int(port)))
         taken.listen()
-        with pytest.raises(NetworkError, match=r"cannot listen on .* is another node running there"):
+        with pytest.raises(NetworkError, match=r"can listen on .* is another node running there"):
             Transport(settings, lambda *_: None, lambda _: None, lambda *_: None)
 
 

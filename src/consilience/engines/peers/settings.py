@@ -16,15 +16,17 @@ A node's file, `agent-3.toml`:
     certificate = "certificates/agent-3.pem"
     key = "certificates/agent-3.key"
 
-Paths are relative to the file.
+Paths are relative to the file. A node that can only connect outwards has `relay = "relay.example:7447"` in place of
+`listen`, and that as the endpoint of every neighbour.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import tomli_w
 from pydantic import Field
@@ -43,6 +45,10 @@ class TLS(Record):
     certificate: Path
     key: Path
 
+    def below(self, directory: Path) -> TLS:
+        """The same files with paths that are relative to a directory."""
+        return TLS(**{name: directory / getattr(self, name) for name in TLS.model_fields})
+
 
 class NodeSettings(Record):
     """One node's settings.
@@ -52,6 +58,7 @@ class NodeSettings(Record):
         plan: the plan's file.
         run: the node's run directory.
         listen: `host:port` on which neighbours reach it.
+        relay: `host:port` of the relay to connect to, in place of `listen`.
         neighbours: `host:port` of each neighbour, by its number.
         tls: certificates; `None` only on loopback.
         checkpoint_seconds: how often the node writes a checkpoint.
@@ -67,7 +74,8 @@ class NodeSettings(Record):
     agent: Annotated[int, Field(ge=0)]
     plan: Path
     run: Path
-    listen: str
+    listen: str | None = None
+    relay: str | None = None
     neighbours: dict[int, str]
     tls: TLS | None = None
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 10.0
@@ -79,19 +87,8 @@ class NodeSettings(Record):
     @classmethod
     def load(cls, path: str | Path) -> NodeSettings:
         """The settings in a TOML file, its paths made absolute."""
-        path = Path(path)
-        try:
-            entries = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise NetworkError(f"there is no node file {path}: make one with `consilience network init`") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise NetworkError(f"the node file {path} cannot be read: {error}") from None
-        try:
-            found = cls(**entries)
-        except InputError as error:
-            raise NetworkError(f"{path}: {error}") from None
-        here = path.resolve().parent
-        tls = found.tls and TLS(**{name: here / getattr(found.tls, name) for name in TLS.model_fields})
+        found, here = read_settings(cls, Path(path))
+        tls = found.tls and found.tls.below(here)
         return found.model_copy(update={"plan": here / found.plan, "run": here / found.run, "tls": tls})
 
     def to_toml(self) -> str:
@@ -99,6 +96,11 @@ class NodeSettings(Record):
         entries = self.model_dump(mode="json", exclude_none=True)
         entries["neighbours"] = {str(number): place for number, place in self.neighbours.items()}
         return tomli_w.dumps(entries)
+
+    @property
+    def place(self) -> str:
+        """Where the node meets its neighbours, in words."""
+        return f"listening on {self.listen}" if self.relay is None else f"through the relay {self.relay}"
 
     def require_fitting(self, plan: Plan) -> None:
         """Check that agent, neighbours and addresses fit the plan, and that nothing is open without TLS."""
@@ -116,18 +118,45 @@ class NodeSettings(Record):
             raise NetworkError(
                 f"agent {unknown} is no neighbour of agent {self.agent} in the plan: remove its endpoint"
             )
+        if (self.listen is None) == (self.relay is None):
+            raise NetworkError(
+                'a node has either an endpoint, `listen = "host:port"`, or a `relay`: give one of them'
+            )
         if self.metrics is not None and not is_loopback(split_endpoint(self.metrics)[0]):
             raise NetworkError(
                 f"metrics = {self.metrics!r} is not on loopback, and measurements are not protected: write for "
                 "example 127.0.0.1:9400, and let a Prometheus or a proxy on this machine read it"
             )
-        for place in (self.listen, *self.neighbours.values()):
-            host, _ = split_endpoint(place)
-            if self.tls is None and not is_loopback(host):
-                raise NetworkError(
-                    f"{place} is not on loopback, and without TLS nothing else is served: use the certificates that "
-                    "`consilience network init` makes"
-                )
+        own = [place for place in (self.listen, self.relay) if place is not None]
+        require_protected([*own, *self.neighbours.values()], self.tls)
+
+
+Settings = TypeVar("Settings", bound=Record)
+
+
+def read_settings(kind: type[Settings], path: Path) -> tuple[Settings, Path]:
+    """What a TOML file says, checked, and the directory that its paths are relative to."""
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NetworkError(f"there is no file {path}: make one with `consilience network init`") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise NetworkError(f"the file {path} cannot be read: {error}") from None
+    try:
+        return kind(**entries), path.resolve().parent
+    except InputError as error:
+        raise NetworkError(f"{path}: {error}") from None
+
+
+def require_protected(places: Sequence[str], tls: TLS | None) -> None:
+    """Check that endpoints are ones, and on loopback if there is no TLS."""
+    for place in places:
+        host, _ = split_endpoint(place)
+        if tls is None and not is_loopback(host):
+            raise NetworkError(
+                f"{place} is not on loopback, and without TLS nothing else is served: use the certificates that "
+                "`consilience network init` makes"
+            )
 
 
 def neighbours_of(plan: Plan, agent: int) -> dict[int, float]:

@@ -2,9 +2,10 @@
 
 Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
 `edge/N` (asked by agent N alone: use a lost edge again), `status` and `plan` (asked for), `alive` (a token that
-vanishes with the process). There is no scouting: a node connects to the neighbours of its plan and to nobody else.
-With TLS both sides of a connection show a certificate of the network's authority, and access control by the name in
-it lets a neighbour speak under its own name only, and hear only what this node says.
+vanishes with the process). There is no scouting: a node connects to the neighbours of its plan, or to the relay, and
+to nobody else. With TLS both sides of a connection show a certificate of the network's authority, and access control
+by the name in it lets a neighbour speak under its own name only, and hear only what this node says. A relay speaks
+for all neighbours: it has checked their names.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from consilience.engines.peers.settings import TLS, NodeSettings, split_endpoint
 from consilience.errors import NetworkError
 
 log = logging.getLogger("consilience.peers")
-_ROOT = "consilience/agent"
-_SPOKEN = ["put", "reply", "declare_queryable", "liveliness_token"]
-_HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
+ROOT = "consilience/agent"
+SPOKEN = ["put", "reply", "declare_queryable", "liveliness_token"]
+HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
+NO_SCOUTING = {"multicast": {"enabled": False}, "gossip": {"enabled": False}}
+RELAY = "relay"
+"""The name in a relay's certificate."""
 
 Receive = Callable[[int, bytes], None]
 Answer = Callable[[str, bytes], bytes | None]
@@ -48,14 +52,15 @@ class Transport:
 
         self._zenoh, self.settings = zenoh, settings
         zenoh.init_log_from_env_or("error")
-        _require_free_port(settings.listen)
+        if settings.listen is not None:
+            require_free_port(settings.listen)
         if settings.tls is not None:
             require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority)
         try:
             self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, operator))))
         except zenoh.ZError as error:
-            raise NetworkError(f"the node cannot listen on {settings.listen}: {error}") from None
-        own = f"{_ROOT}/{settings.agent}"
+            raise NetworkError(f"the node cannot join the network ({settings.place}): {error}") from None
+        own = f"{ROOT}/{settings.agent}"
         self._publisher = self._session.declare_publisher(
             f"{own}/message", congestion_control=zenoh.CongestionControl.BLOCK, express=True
         )
@@ -70,7 +75,7 @@ class Transport:
         self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
         for number in settings.neighbours:
             heard, seen = self._handlers(number, receive, change)
-            key = f"{_ROOT}/{number}"
+            key = f"{ROOT}/{number}"
             self._declared.append(self._session.declare_subscriber(f"{key}/message", heard))
             self._declared.append(self._session.liveliness().declare_subscriber(f"{key}/alive", seen, history=True))
         self._declared.append(self._session.liveliness().declare_token(f"{own}/alive"))
@@ -92,7 +97,7 @@ class Transport:
 
     def ask(self, neighbour: int, what: str, seconds: float, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers to `what`, or `None` if it does not within so many seconds."""
-        for reply in self._session.get(f"{_ROOT}/{neighbour}/{what}", timeout=seconds, payload=content):
+        for reply in self._session.get(f"{ROOT}/{neighbour}/{what}", timeout=seconds, payload=content):
             if reply.ok is not None:
                 return reply.ok.payload.to_bytes()
         return None
@@ -113,16 +118,16 @@ def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> 
     wanted = {
         "mode": "client",
         "connect": {
-            "endpoints": [f"{scheme}/{settings.listen}"],
+            "endpoints": [f"{scheme}/{settings.relay or settings.listen}"],
             "timeout_ms": int(1000 * seconds),
             "exit_on_failure": True,
         },
-        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-        **({} if operator is None else {"transport": {"link": {"tls": _tls_entries(operator)}}}),
+        "scouting": NO_SCOUTING,
+        **({} if operator is None else {"transport": {"link": {"tls": tls_entries(operator)}}}),
     }
     try:
         with zenoh.open(zenoh.Config.from_json5(json.dumps(wanted))) as session:
-            for reply in session.get(f"{_ROOT}/{settings.agent}/status", timeout=seconds):
+            for reply in session.get(f"{ROOT}/{settings.agent}/status", timeout=seconds):
                 if reply.ok is not None:
                     found = json.loads(reply.ok.payload.to_bytes())
                     return found if isinstance(found, dict) else None
@@ -134,26 +139,26 @@ def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> 
 def configuration(settings: NodeSettings, operator: str | None = None) -> dict[str, Any]:
     """Zenoh's configuration of a node."""
     scheme = "tcp" if settings.tls is None else "tls"
+    called = [place for number, place in settings.neighbours.items() if number < settings.agent]
     found: dict[str, Any] = {
-        "mode": "peer",
-        "listen": {"endpoints": [f"{scheme}/{settings.listen}"]},
+        "mode": "peer" if settings.relay is None else "client",
+        "listen": {"endpoints": [] if settings.listen is None else [f"{scheme}/{settings.listen}"]},
         "connect": {
-            "endpoints": [
-                f"{scheme}/{place}" for number, place in settings.neighbours.items() if number < settings.agent
-            ],
+            "endpoints": [f"{scheme}/{place}" for place in (called if settings.relay is None else [settings.relay])],
             "timeout_ms": -1,
             "exit_on_failure": False,
             "retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 2},
         },
-        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "scouting": NO_SCOUTING,
     }
     if settings.tls is not None:
-        found["transport"] = {"link": {"tls": _tls_entries(settings.tls)}}
+        found["transport"] = {"link": {"tls": tls_entries(settings.tls)}}
         found["access_control"] = _access_control(settings, operator)
     return found
 
 
-def _tls_entries(tls: TLS) -> dict[str, Any]:
+def tls_entries(tls: TLS) -> dict[str, Any]:
+    """Zenoh's entries for mutual TLS, the same files for calls and for being called."""
     own = {"certificate": str(tls.certificate), "private_key": str(tls.key)}
     return {
         "root_ca_certificate": str(tls.authority),
@@ -165,31 +170,48 @@ def _tls_entries(tls: TLS) -> dict[str, Any]:
 
 def _access_control(settings: NodeSettings, operator: str | None) -> dict[str, Any]:
     """Who may say and hear what: a neighbour speaks under its own name only, and hears this node only."""
-    own = f"{_ROOT}/{settings.agent}"
-
-    def rule(name: str, flow: str, messages: list[str], *keys: str) -> dict[str, Any]:
-        return {"id": name, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [*keys]}
-
-    open_to_all = (f"{own}/{what}" for what in ("message", "alive", "status", "plan", "since/*"))
-    rules = [rule("speak", "egress", _SPOKEN, f"{own}/**"), rule("be heard", "ingress", _HEARD, *open_to_all)]
-    subjects, policies = [], []
+    own = f"{ROOT}/{settings.agent}"
+    own_keys = open_keys(settings.agent)
+    rules = [rule("speak", "egress", SPOKEN, f"{own}/**"), rule("be heard", "ingress", HEARD, *own_keys)]
+    used: dict[str, list[str]] = {}
     for number in settings.neighbours:
-        theirs = f"{_ROOT}/{number}/**"
-        rules.append(rule(f"hear {number}", "ingress", _SPOKEN, theirs))
-        rules.append(rule(f"ask {number}", "egress", _HEARD, theirs))
+        theirs = f"{ROOT}/{number}/**"
+        rules.append(rule(f"hear {number}", "ingress", SPOKEN, theirs))
+        rules.append(rule(f"ask {number}", "egress", HEARD, theirs))
         rules.append(rule(f"give {number} its edge", "ingress", ["query"], f"{own}/edge/{number}"))
-        subjects.append({"id": f"agent-{number}", "cert_common_names": [f"agent-{number}"]})
-        used = ["speak", "be heard", f"hear {number}", f"ask {number}", f"give {number} its edge"]
-        policies.append({"rules": used, "subjects": [f"agent-{number}"]})
-    if operator is not None:
+        name = f"agent-{number}" if settings.relay is None else RELAY
+        used.setdefault(name, ["speak", "be heard"]).extend(
+            (f"hear {number}", f"ask {number}", f"give {number} its edge")
+        )
+    if operator is not None and settings.relay is None:
         rules.append(rule("status", "ingress", ["query"], f"{own}/status"))
         rules.append(rule("answer", "egress", ["reply", "declare_queryable"], f"{own}/status"))
-        subjects.append({"id": operator, "cert_common_names": [operator]})
-        policies.append({"rules": ["status", "answer"], "subjects": [operator]})
-    return {"enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies}
+        used[operator] = ["status", "answer"]
+    return access_control(rules, used)
 
 
-def _require_free_port(place: str) -> None:
+def open_keys(agent: int) -> list[str]:
+    """What all neighbours of an agent may hear and ask for; the key `edge/N` is for neighbour N alone."""
+    return [f"{ROOT}/{agent}/{what}" for what in ("message", "alive", "status", "plan", "since/*")]
+
+
+def rule(name: str, flow: str, messages: list[str], *keys: str) -> dict[str, Any]:
+    """A rule of Zenoh's access control that allows some kinds of messages about some keys in one direction."""
+    return {"id": name, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [*keys]}
+
+
+def access_control(rules: list[dict[str, Any]], used: dict[str, list[str]]) -> dict[str, Any]:
+    """Zenoh's access control: by the name in a certificate, the rules for its holder; all else is denied."""
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": [{"id": name, "cert_common_names": [name]} for name in used],
+        "policies": [{"rules": names, "subjects": [name]} for name, names in used.items()],
+    }
+
+
+def require_free_port(place: str) -> None:
     """Say clearly that a port is taken, which the network library says less clearly."""
     host, port = split_endpoint(place)
     try:
@@ -199,6 +221,6 @@ def _require_free_port(place: str) -> None:
             probe.bind(address)
     except OSError as error:
         raise NetworkError(
-            f"the node cannot listen on {place} ({error.strerror or error}): is another node running there? If "
-            "not, choose another port in the node's file and in its neighbours'"
+            f"nothing can listen on {place} here ({error.strerror or error}): is another node running there? If "
+            "not, choose another port in this file and in the files of those who connect to it"
         ) from None

@@ -1,0 +1,128 @@
+"""A relay, for nodes that can only connect outwards: all connect to it, and it passes on what they say.
+
+It is Zenoh's router, with mutual TLS. Who connects is known by the name in the certificate: an agent may speak under
+its own name only and hear only its neighbours in the plan, and the operator may ask for everybody's status. The relay
+needs the plan, for who is whose neighbour, and no data.
+
+Its file, `relay.toml`:
+
+    listen = "relay.example:7447"
+    plan = "plan.toml"
+
+    [tls]
+    authority = "certificates/authority.pem"
+    certificate = "certificates/relay.pem"
+    key = "certificates/relay.key"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tomli_w
+
+from consilience.engines.peers.certificates import require_usable
+from consilience.engines.peers.settings import TLS, neighbours_of, read_settings, require_protected
+from consilience.engines.peers.transport import (
+    HEARD,
+    NO_SCOUTING,
+    ROOT,
+    SPOKEN,
+    access_control,
+    open_keys,
+    require_free_port,
+    rule,
+    tls_entries,
+)
+from consilience.errors import InputError, NetworkError
+from consilience.plans import Plan
+from consilience.validation import Record
+
+log = logging.getLogger("consilience.peers")
+
+
+class RelaySettings(Record):
+    """A relay's settings.
+
+    Attributes:
+        listen: `host:port` on which all nodes reach it.
+        plan: the plan's file.
+        tls: certificates; `None` only on loopback.
+    """
+
+    mistake: ClassVar[type[InputError]] = NetworkError
+
+    listen: str
+    plan: Path
+    tls: TLS | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> RelaySettings:
+        """The settings in a TOML file, its paths made absolute."""
+        found, here = read_settings(cls, Path(path))
+        return found.model_copy(update={"plan": here / found.plan, "tls": found.tls and found.tls.below(here)})
+
+    def to_toml(self) -> str:
+        """The settings as a TOML document."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+@contextlib.contextmanager
+def relaying(settings: RelaySettings, operator: str = "operator") -> Iterator[None]:
+    """Pass messages on while the context lasts."""
+    import zenoh
+
+    plan = Plan.load(settings.plan)
+    require_protected([settings.listen], settings.tls)
+    if settings.tls is not None:
+        require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority)
+    require_free_port(settings.listen)
+    zenoh.init_log_from_env_or("error")
+    try:
+        session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, plan, operator))))
+    except zenoh.ZError as error:
+        raise NetworkError(f"the relay cannot listen on {settings.listen}: {error}") from None
+    log.info("the relay of %d agents listens on %s", plan.num_agents, settings.listen)
+    with session:
+        yield
+
+
+def configuration(settings: RelaySettings, plan: Plan, operator: str) -> dict[str, Any]:
+    """Zenoh's configuration of a relay."""
+    scheme = "tcp" if settings.tls is None else "tls"
+    found: dict[str, Any] = {
+        "mode": "router",
+        "listen": {"endpoints": [f"{scheme}/{settings.listen}"]},
+        "scouting": NO_SCOUTING,
+    }
+    if settings.tls is not None:
+        found["transport"] = {"link": {"tls": tls_entries(settings.tls)}}
+        found["access_control"] = _access_control(plan, operator)
+    return found
+
+
+def _access_control(plan: Plan, operator: str) -> dict[str, Any]:
+    """Who may say and hear what through the relay; `ingress` is what it receives, `egress` what it sends."""
+    rules = [
+        rule("ask status", "ingress", ["query"], f"{ROOT}/*/status"),
+        rule("status", "egress", ["reply", "declare_queryable"], f"{ROOT}/*/status"),
+    ]
+    used = {operator: ["ask status", "status"]}
+    for agent in range(plan.num_agents):
+        key = f"{ROOT}/{agent}/**"
+        rules.append(rule(f"{agent} speaks", "ingress", SPOKEN, key))
+        rules.append(rule(f"{agent} is asked", "egress", HEARD, key))
+        rules.append(rule(f"ask {agent}", "ingress", HEARD, *open_keys(agent)))
+        rules.append(rule(f"hear {agent}", "egress", SPOKEN, key))
+        granted = [f"{agent} speaks", f"{agent} is asked"]
+        for number in neighbours_of(plan, agent):
+            its_edge = f"ask {number} for the edge to {agent}"
+            rules.append(rule(its_edge, "ingress", ["query"], f"{ROOT}/{number}/edge/{agent}"))
+            granted += [f"ask {number}", f"hear {number}", its_edge]
+        used[f"agent-{agent}"] = granted
+    return access_control(rules, used)

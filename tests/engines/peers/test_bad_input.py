@@ -1,0 +1,158 @@
+"""What goes wrong on somebody's machine: each is told in words, and a node that is started again goes on."""
+
+import datetime
+import errno
+import logging
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import consilience as cs
+from consilience import nodes, sampling
+from consilience.engines.peers import certificates
+from consilience.engines.peers.node import Node
+from consilience.engines.peers.settings import NodeSettings
+from consilience.errors import NetworkError, ProblemError, StorageError
+from consilience.networks import make_network
+from consilience.nodes import own_problem, run_node
+from consilience.runs import Checkpoints
+from tests.engines.peers.running import sample_by_peers
+from tests.test_gathering import sensors
+
+PLAN = cs.Plan(
+    problem="tests.test_gathering:sensors", graph=cs.graphs.from_edges(2, [(0, 1)]), num_steps=30,
+    sampler=cs.dula(step_size=1e-3, consensus=0.2),
+)  # fmt: skip
+
+
+def two_sensors():
+    whole = sensors()
+    return cs.Problem(whole.log_likelihood, whole.log_prior, whole.init, whole.shards[:2])
+
+
+def test_with_a_wrong_port_the_node_says_for_whom_it_waits(tmp_path, caplog):
+    """Agent 1 calls agent 0 where nobody is: it waits, says so, and stops when it is told to."""
+    files = make_network(PLAN, tmp_path / "network", insecure=True)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        wrong = {0: f"127.0.0.1:{nobody.getsockname()[1]}"}
+        settings = NodeSettings.load(files[1]).model_copy(update={"neighbours": wrong, "ask_seconds": 0.05})
+        node = Node(two_sensors().of_agent(1), PLAN, settings)
+        node.compile()
+        with caplog.at_level(logging.INFO, "consilience.peers"):
+            node.connect(0)
+            rounds = threading.Thread(target=node.advance, args=(node.initial_state(), 0, 5))
+            rounds.start()
+            try:
+                deadline = time.monotonic() + 30
+                while "waits for agent 0 in round 0" not in caplog.text and time.monotonic() < deadline:
+                    time.sleep(0.05)
+            finally:
+                node.stop.set()
+                rounds.join(30)
+                node.close()
+    assert "agent 1 waits for agent 0 in round 0" in caplog.text
+    assert node.round == 0
+
+
+def shard_from_a_file(num_agents, agent):
+    rows = np.load("there-is-no-such-shard.npy")
+    return cs.Problem(lambda w, x: -((x - w) ** 2), lambda w: -(w**2), lambda key: np.zeros(()), [rows])
+
+
+def shard_of_another_kind(num_agents, agent):
+    return [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            "shard_from_a_file",
+            r"failed for agent 1 \(FileNotFoundError: .*there-is-no-such-shard.npy.*\): is its data",
+        ),
+        ("shard_of_another_kind", "must return a Problem with one shard"),
+    ],
+)
+def test_a_missing_shard_is_told(tmp_path, function, message):
+    plan = PLAN.replace(problem=f"tests.engines.peers.test_bad_input:{function}")
+    with pytest.raises(ProblemError, match=message):
+        own_problem(plan, 1)
+    files = make_network(plan, tmp_path / "network", insecure=True)
+    with pytest.raises(ProblemError, match=message):
+        run_node(NodeSettings.load(files[1]))
+    assert not NodeSettings.load(files[1]).run.exists()
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("refused", ["messages", "state"])
+def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path, monkeypatch, refused):
+    """One node's disk is full at a checkpoint; it ends with the reason and, started again, has the same draws."""
+    undisturbed, _ = sample_by_peers(PLAN, tmp_path / "quiet", two_sensors(), insecure=True)
+    files = make_network(PLAN, tmp_path / "network", insecure=True, checkpoint_seconds=1e-6)
+    settings = [NodeSettings.load(path) for path in files]
+    failed, finished = [], []
+    true_save, true_keep = Checkpoints.save, nodes._keep_outbox
+
+    def save(self, *arguments):
+        (full_disk if "agent-1" in str(self.path) and not failed else true_save)(*((self, *arguments)))
+
+    def keep(run, node, step):
+        (full_disk if node.settings.agent == 1 and not failed else true_keep)(run, node, step)
+
+    if refused == "state":
+        monkeypatch.setattr(Checkpoints, "save", save)
+    else:
+        monkeypatch.setattr(nodes, "_keep_outbox", keep)
+    monkeypatch.setattr(sampling, "_SEGMENT_SECONDS", 1e-6)  # a segment is a round, so that there are checkpoints
+
+    def run(agent):
+        try:
+            finished.append(run_node(settings[agent], two_sensors().of_agent(agent)))
+        except StorageError as error:
+            failed.append(str(error))
+            run(agent)
+
+    threads = [threading.Thread(target=run, args=(agent,)) for agent in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(120)
+    assert len(finished) == 2
+    assert "No space left on device; free some space" in failed[0]
+    assert "`consilience node FILE` goes on from there" in failed[0]
+    for agent, path in enumerate(settings):
+        np.testing.assert_array_equal(cs.Run(path.run).draws["w"].to_numpy()[:, 0], undisturbed["w"][:, agent])
+
+
+RIGHT_TIME = datetime.datetime.now
+
+
+class Clock(datetime.datetime):
+    """A machine's clock, some time before the right one."""
+
+    behind = datetime.timedelta()
+
+    @classmethod
+    def now(cls, zone=None):
+        return RIGHT_TIME(zone) - cls.behind
+
+
+@pytest.mark.parametrize(("hours", "told"), [(12, False), (-12, False), (72, True)])
+def test_a_clock_far_behind_is_told_and_a_little_does_no_harm(tmp_path, monkeypatch, hours, told):
+    authority = certificates.make_authority(tmp_path, "test")
+    certificates.issue(authority, tmp_path, "agent-0", [])
+    files = [tmp_path / name for name in ("agent-0.pem", "agent-0.key", "authority.pem")]
+    monkeypatch.setattr(Clock, "behind", datetime.timedelta(hours=hours))
+    monkeypatch.setattr(certificates.datetime, "datetime", Clock)
+    if told:
+        with pytest.raises(NetworkError, match=r"is valid only from .* and it is .* here: set this machine's clock"):
+            certificates.require_usable(*files)
+    else:
+        certificates.require_usable(*files)
