@@ -43,7 +43,7 @@ def test_with_a_wrong_port_the_node_says_for_whom_it_waits(tmp_path, caplog):
         node = Node(two_sensors().of_agent(1), PLAN, settings)
         node.compile()
         with caplog.at_level(logging.INFO, "consilience.peers"):
-            node.connect(0)
+            node.connect(0, node.initial_state())
             rounds = threading.Thread(target=node.advance, args=(node.initial_state(), 0, 5))
             rounds.start()
             try:
