@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from benchmarks import a9a, against_others, lenet, memory, scaling, storing
+from benchmarks import a9a, against_others, lenet, memory, peers, scaling, storing
 from benchmarks.table import Line, Skipped, header
 
 COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
@@ -22,6 +22,10 @@ COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "agents": scaling.agents,
     "storing": storing.storing,
     "memory": memory.memory,
+    "peers": peers.rounds,
+    "peers-lenet": peers.lenet_rounds,
+    "peers-checkpoints": peers.checkpoints,
+    "peers-memory": peers.growth,
 }
 
 

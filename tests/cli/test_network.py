@@ -75,3 +75,20 @@ def test_a_stopped_network_leaves_checkpoints(tmp_path):
     assert f"`consilience network up {network}` goes on" in told
     assert {cs.Run(path).status["status"] for path in node_runs(network)} == {"interrupted"}
     assert "has not finished" in error_of("report", *node_runs(network))
+
+
+def test_the_table_shows_rounds_rates_and_who_is_here():
+    from rich.console import Console
+
+    from consilience.cli.display import _network
+
+    node = {
+        "agent": 0, "here": True, "round": 1200, "num_rounds": 20000, "durable": 1000,
+        "neighbours": {"1": True, "2": False}, "messages": {"rejected": 3}, "distance_to_neighbours": 0.0123,
+    }  # fmt: skip
+    console = Console(record=True, width=100)
+    console.print(_network([node, {"agent": 1, "here": False}], {0: 312.4}))
+    head, first, second = console.export_text().splitlines()
+    assert head.split() == ["agent", "round", "of", "rounds/s", "checkpoint", "distance", "neighbours", "rejected"]
+    assert first.split() == ["0", "1,200", "20,000", "312", "1,000", "0.0123", "1✓", "2✗", "3"]
+    assert second.split() == ["1", "not", "here"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -254,8 +255,30 @@ def network_table(quiet: bool = False) -> Iterator[Callable[[list[dict[str, Any]
     if quiet or not console.is_terminal:
         yield lambda _: None
         return
+    rates = Rates()
     with Live(console=console, refresh_per_second=4) as live:
-        yield lambda nodes: live.update(_network(nodes))
+        yield lambda nodes: live.update(_network(nodes, rates.of(nodes, time.monotonic())))
+
+
+class Rates:
+    """How many rounds a second each node makes, from what it said before and says now.
+
+    >>> rates = Rates()
+    >>> rates.of([{"agent": 2, "here": True, "round": 100}], 10.0)
+    {}
+    >>> rates.of([{"agent": 2, "here": True, "round": 700}, {"agent": 3, "here": False}], 12.0)
+    {2: 300.0}
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[int, float]] = {}
+
+    def of(self, nodes: Sequence[Mapping[str, Any]], now: float) -> dict[int, float]:
+        """The rates by agent; of one that is heard for the first time there is none."""
+        here = {one["agent"]: one["round"] for one in nodes if one["here"]}
+        known = {agent: self._before[agent] for agent in here if agent in self._before}
+        self._before = {agent: (round_, now) for agent, round_ in here.items()}
+        return {agent: (here[agent] - round_) / (now - then) for agent, (round_, then) in known.items() if now > then}
 
 
 def print_network(nodes: Sequence[Mapping[str, Any]]) -> None:
@@ -263,14 +286,18 @@ def print_network(nodes: Sequence[Mapping[str, Any]]) -> None:
     _console().print(_network(nodes))
 
 
-def _network(nodes: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("agent", "round", "of", "durable", "distance to neighbours", "neighbours", "rejected", box=None)
+def _network(nodes: Sequence[Mapping[str, Any]], rates: Mapping[int, float] | None = None) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    rated = [] if rates is None else ["rounds/s"]
+    for title in ["agent", "round", "of", *rated, "checkpoint", "distance", "neighbours", "rejected"]:
+        table.add_column(title, justify="left" if title == "neighbours" else "right")
     for one in nodes:
         if not one["here"]:
-            table.add_row(str(one["agent"]), "not here")
+            table.add_row(str(one["agent"]), "[dim]not here[/]")
             continue
         neighbours = " ".join(f"{number}{'✓' if up else '✗'}" for number, up in one["neighbours"].items())
-        numbers = [f"{one[name]:,}" for name in ("round", "num_rounds", "durable")]
         distance = "–" if one["distance_to_neighbours"] is None else f"{one['distance_to_neighbours']:.3g}"
-        table.add_row(str(one["agent"]), *numbers, distance, neighbours, str(one["messages"]["rejected"]))
+        rate = [f"{rates[one['agent']]:,.0f}" if one["agent"] in rates else "–"] if rates is not None else []
+        done = [str(one["agent"]), f"{one['round']:,}", f"{one['num_rounds']:,}", *rate, f"{one['durable']:,}"]
+        table.add_row(*done, distance, neighbours, str(one["messages"]["rejected"]))
     return table

@@ -1,0 +1,206 @@
+"""Networks of nodes, each agent a process: the rate of rounds, and what the node adds to what cannot be avoided.
+
+What cannot be avoided is measured by processes that do only that: `exchange` sends and awaits as many bytes as a
+node, over the same connections, and makes the compiled step; `compute` makes the step alone. A network's time for a
+round is that of the node that joined last, so that waiting for others to start does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.setting import NUM_AGENTS
+from benchmarks.table import Line
+from benchmarks.timing import best_of_each
+from consilience import Plan, Problem, dula, graphs
+from consilience.models import classifier, lenet5
+
+_ROUNDS = 3_000
+_LENET_ROUNDS = 30
+_LENET_BATCH = 256
+_CHECKPOINT_ROUNDS = 12_000
+_MEMORY_ROUNDS = 100_000
+_MEMORY_LIMIT = 20.0
+_REPETITIONS = 2
+_SETTLE_SECONDS = 2.0
+_PATIENCE_SECONDS = 60.0
+
+
+def rounds() -> Iterator[Line]:
+    """The mixture on a ring of five: its rate, and what the node adds."""
+    plan = _mixture(_ROUNDS)
+    best = best_of_each(
+        {"nodes": lambda: network(plan), "exchange": lambda: side_by_side(plan, "exchange")}, _REPETITIONS
+    )
+    yield Line("mixture, 5 nodes: one round / a 300th of a second", best["nodes"], 1 / 300, 1)
+    yield Line("mixture, 5 nodes: one round / bytes and step alone", best["nodes"], best["exchange"], 2)
+
+
+def lenet_rounds() -> Iterator[Line]:
+    """LeNet-5 in minibatches of 256 noise images: all that is not the step is at most 15 % of a round."""
+    plan = Plan(
+        problem="benchmarks.peers:lenet_shard", graph=graphs.ring(NUM_AGENTS), num_steps=_LENET_ROUNDS,
+        sampler=dula(1e-6, 0.2), batch_size=_LENET_BATCH, store_every=_LENET_ROUNDS,
+    )  # fmt: skip
+    best = best_of_each(
+        {"nodes": lambda: network(plan), "compute": lambda: side_by_side(plan, "compute")}, _REPETITIONS
+    )
+    yield Line(
+        "LeNet-5, 5 nodes: one round / the step alone",
+        best["nodes"],
+        best["compute"],
+        1 / 0.85,
+        shown_target="1/0.85",
+    )
+
+
+def checkpoints() -> Iterator[Line]:
+    """The mixture with checkpoints at the default interval, and without."""
+    plan = _mixture(_CHECKPOINT_ROUNDS)
+    best = best_of_each({"with": lambda: network(plan), "none": lambda: network(plan, checkpoint_seconds=1e9)}, 2)
+    yield Line("mixture, 5 nodes: checkpoints every 10 s / none", best["with"], best["none"], 1.05)
+
+
+def growth() -> Iterator[Line]:
+    """How much a node of two grows from its 20,000th round to its 100,000th."""
+    plan = _mixture(_MEMORY_ROUNDS, num_agents=2)
+    sizes: list[float] = []
+    network(plan, watch=lambda node, step: sizes.append(_resident(node)) if step > 0.2 * _MEMORY_ROUNDS else None)
+    yield Line(
+        "memory: a node's growth over 80,000 rounds / limit", max(sizes) - sizes[0], _MEMORY_LIMIT, 1, unit="MB"
+    )
+
+
+def network(plan: Plan, watch=None, **options: float) -> float:
+    """Seconds of a round of a network whose nodes run here; `watch` is called with a process and its round."""
+    from consilience.networks import make_network, node_runs
+    from consilience.runs.files import read_json
+
+    with tempfile.TemporaryDirectory() as directory:
+        files = make_network(plan, Path(directory) / "network", **options)
+        started = [_start(["-m", "consilience.cli.main", "node", str(path)]) for path in files]
+        runs = node_runs(Path(directory) / "network")
+        while any(process.poll() is None for process in started):
+            time.sleep(0.5)
+            if watch is not None and (runs[0] / "status.json").exists():
+                watch(started[0], read_json(runs[0] / "status.json")["step"])
+        _require_done(started)
+        return min(read_json(run / "status.json")["timing"]["sampling_seconds"] for run in runs) / plan.num_steps
+
+
+def side_by_side(plan: Plan, part: str) -> float:
+    """Seconds of a round when as many processes as agents do only a part of what nodes do."""
+    from consilience.networks import make_network
+
+    with tempfile.TemporaryDirectory() as directory:
+        files = make_network(plan, Path(directory) / "network")
+        started = [_start(["-m", __name__, part, str(path)]) for path in files]
+        told = [process.communicate(timeout=600)[0] for process in started]
+        _require_done(started)
+        return min(json.loads(one) for one in told) / plan.num_steps
+
+
+def lenet_shard(num_agents: int, agent: int) -> Problem:
+    """Noise in place of images: the message is what counts."""
+    rng = np.random.default_rng(agent)
+    images = rng.random((2 * _LENET_BATCH, 32, 32), np.float32)
+    return classifier(lenet5(), [(images, rng.integers(0, 10, len(images)))])
+
+
+def _mixture(num_steps: int, num_agents: int = NUM_AGENTS) -> Plan:
+    return Plan(
+        problem="gmm", graph=graphs.ring(num_agents), num_steps=num_steps, store_every=10,
+        sampler=dula(step_size=1e-3, consensus=0.2),
+    )  # fmt: skip
+
+
+def _start(words: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+
+
+def _require_done(started: Sequence[subprocess.Popen[str]]) -> None:
+    for process in started:
+        if process.wait():
+            raise RuntimeError(f"a process failed: {process.stderr.read() if process.stderr else ''}")
+
+
+def _resident(process: subprocess.Popen[str]) -> float:
+    """Megabytes of a process that are in memory."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmRSS")), 0.0)
+
+
+def _part(part: str, path: str) -> float:
+    """Seconds for all rounds of one agent, doing only a part of what a node does."""
+    import jax
+
+    from consilience.engines.peers.node import Node
+    from consilience.engines.peers.settings import NodeSettings
+    from consilience.nodes import own_problem
+
+    settings = NodeSettings.load(path)
+    plan = Plan.load(settings.plan)
+    node = Node(own_problem(plan, settings.agent), plan, settings)
+    node.compile()
+    others = np.zeros((len(node.weights), *node.codec.shape), node.dtype)
+    exchange = _Exchange(node) if part == "exchange" else None
+    state = node.initial_state()
+    began = time.perf_counter()
+    for k in range(plan.num_steps):
+        message = np.asarray(node._share(state))
+        if exchange is not None:
+            exchange.send(message)
+        prepared = jax.block_until_ready(node._prepare(state, np.int32(k)))
+        if exchange is not None:
+            exchange.receive()
+        state = jax.block_until_ready(node._finish(state, prepared, others))
+    seconds = time.perf_counter() - began
+    if exchange is not None:
+        time.sleep(_SETTLE_SECONDS)  # neighbours may still wait for the last bytes
+        exchange.transport.close()
+    return seconds
+
+
+class _Exchange:
+    """As many bytes as a node's message, to the neighbours and from them; nothing is encoded, checked or kept."""
+
+    def __init__(self, node) -> None:
+        from consilience.engines.peers.messages import Message
+        from consilience.engines.peers.transport import Transport
+
+        here: set[int] = set()
+        self.arrived: dict[int, queue.SimpleQueue] = {number: queue.SimpleQueue() for number in node.weights}
+        self.transport = Transport(
+            node.settings,
+            lambda sender, content: self.arrived[sender].put(content),
+            lambda what: None,
+            lambda number, up: here.add(number) if up else here.discard(number),
+        )
+        empty = node.codec.encode(Message(node.settings.agent, 0, 0, np.zeros(node.codec.shape)))
+        self.header = empty[: len(empty) - node.codec.shape[0] * node.codec.shape[1] * node.dtype.itemsize]
+        while len(here) < len(node.weights):
+            time.sleep(0.05)
+        time.sleep(_SETTLE_SECONDS)
+
+    def send(self, values: np.ndarray) -> None:
+        self.transport.publish(self.header + values.tobytes())
+
+    def receive(self) -> None:
+        for one in self.arrived.values():
+            one.get(timeout=_PATIENCE_SECONDS)
+
+
+if __name__ == "__main__":
+    print(_part(*sys.argv[1:]))
