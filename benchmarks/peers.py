@@ -125,8 +125,14 @@ def _mixture(num_steps: int, num_agents: int = NUM_AGENTS) -> Plan:
 
 
 def _start(words: Sequence[str]) -> subprocess.Popen[str]:
+    """A process whose compiled programs are kept for the next one: LeNet-5 takes five of them a while."""
+    kept = {"JAX_COMPILATION_CACHE_DIR": str(Path(tempfile.gettempdir()) / "consilience-benchmarks")}
     return subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **kept},
     )
 
 
