@@ -64,7 +64,7 @@ def test_a_gathered_run_is_that_of_simulate(made, tmp_path, monkeypatch):
     draws, _ = flat_draws(run, np.arange(3))
     np.testing.assert_allclose(run.metrics["consensus_error"], consensus_error(np.moveaxis(draws, 1, 2)), rtol=1e-5)
     assert run.metrics["step"].to_numpy().tolist() == run.draws["step"].to_numpy().tolist()
-    assert set(run.summary) == {*simulated.summary, "nodes", "rows"}
+    assert set(run.summary) == {*simulated.summary, "nodes", "rows", "participation"}
     assert run.summary["agents"][1]["mean"] == pytest.approx(simulated.summary["agents"][1]["mean"], abs=1e-4)
     assert [node["agent"] for node in run.summary["nodes"]] == [0, 1, 2]
     page = run.report().read_text()

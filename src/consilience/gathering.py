@@ -50,15 +50,17 @@ def gather(
     """One run of a whole network, from the run directories of all its nodes.
 
     Args:
-        paths: the nodes' directories, in any order.
+        paths: the nodes' directories, in any order; where agents were lost and others went on, those of the others.
         out: the directory for the whole run; one that was gathered before is replaced.
-        problem: the whole problem; by default what the plan names, where its data is here.
+        problem: the whole problem; by default what the plan names, where its data is here. Without all agents it is
+            not used.
         theory: hold the run against the theorems too.
         show: called with the share of an experiment's comparisons that is done.
     """
     nodes = _in_order([Run(path) for path in paths])
     _require_replaceable(out)
-    problem = problem or _whole_problem(nodes[0].plan)
+    whole = len(nodes) == nodes[0].plan.num_agents
+    problem = (problem or _whole_problem(nodes[0].plan)) if whole else None
     with disk_errors(out):
         draft = out / _DRAFT
         shutil.rmtree(draft, ignore_errors=True)
@@ -66,7 +68,9 @@ def gather(
         _write_facts(draft, nodes, analysed=problem is not None)
         _copy_draws(draft, nodes)
         run = Run(draft)
-        summary = {**summarise(run), "nodes": [_facts_of(node) for node in nodes]}
+        facts = [_facts_of(node) for node in nodes]
+        shares = [one["participation"] for one in facts]
+        summary = {**summarise(run), "nodes": facts, "participation": np.mean(shares, 0).tolist()}
         experiment = experiments.find(run.plan.problem)
         if experiment is not None and problem is not None:
             experiment.analyse(run, problem, summary, show)
@@ -95,7 +99,7 @@ def _in_order(runs: Sequence[Run]) -> list[Run]:
             raise RunError(f"agent {agents[0]} is given twice, as {found[agents[0]].path} and {run.path}: give one")
         found[agents[0]] = run
     missing = sorted(set(range(first.plan.num_agents)) - set(found))
-    if missing:
+    if missing and not all(goes_on(run) for run in runs):
         raise RunError(
             f"the network has {first.plan.num_agents} agents, but the run of agent {', '.join(map(str, missing))} is "
             "not given: name the directories of all nodes"
@@ -107,6 +111,11 @@ def _in_order(runs: Sequence[Run]) -> list[Run]:
                 "again with `consilience node`"
             )
     return [found[agent] for agent in sorted(found)]
+
+
+def goes_on(node: Run) -> bool:
+    """Whether a node belongs to a network that goes on without lost agents; some may then be missing at the end."""
+    return "participation" in node.draws.variables
 
 
 def _require_replaceable(out: Path) -> None:
@@ -219,9 +228,13 @@ def _draw_group(path: Path, sources: Sequence[Any], num_draws: int) -> GrowingGr
             own = dims if "agent" in dims or dims == ("draw",) else ("agent", *dims)
             growing[name] = Variable(own, tuple(sizes[one] for one in own), array.dtype)
         else:
-            fixed[name] = (dims, np.arange(len(sources)) if name == "agent" else array.to_numpy())
+            fixed[name] = (dims, _numbers(sources) if name == "agent" else array.to_numpy())
     note = {**sources[0].attrs, "coordinates": "step step_size"}
     return GrowingGroup.create(path, "draw", growing, fixed, note, group="posterior")
+
+
+def _numbers(sources: Sequence[Any]) -> np.ndarray:
+    return np.concatenate([source["agent"].to_numpy() for source in sources])
 
 
 def _put_in_place(draft: Path, out: Path) -> None:

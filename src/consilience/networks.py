@@ -13,6 +13,7 @@ NETWORK/
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -36,6 +37,7 @@ from consilience.sampling import Run
 
 _POLL_SECONDS = 0.5
 _INTERRUPTED = 130
+log = logging.getLogger("consilience")
 Show = Callable[[list[dict[str, Any]]], None]
 
 
@@ -118,8 +120,11 @@ def made_by_network(out: Path) -> bool:
 
 
 def report_network(network: Path) -> Run:
-    """The run of a whole network whose nodes are all done, in its directory `report`."""
-    return gather(node_runs(network), network / "report", theory=True)
+    """The run of a whole network, or of what is left of it, in its directory `report`."""
+    paths = node_runs(network)
+    if _goes_on(network):
+        paths = [path for path in paths if (path / "summary.json").is_file()]
+    return gather(paths, network / "report", theory=True)
 
 
 def node_runs(network: Path) -> list[Path]:
@@ -129,6 +134,8 @@ def node_runs(network: Path) -> list[Path]:
 
 def start_network(network: Path, show: Show, *, restart: bool = False) -> None:
     """Run all nodes of a network on this machine until they are done.
+
+    If one fails the others are stopped, unless the network goes on without lost agents.
 
     Args:
         network: its directory.
@@ -154,7 +161,7 @@ def start_network(network: Path, show: Show, *, restart: bool = False) -> None:
                     else:
                         codes[path] = code or int(path in relays)  # a relay does not end by itself
             _note(network, nodes)
-            if any(codes.values()):
+            if any(code for path, code in codes.items() if path in relays or not _goes_on(network)):
                 break
             show(network_status(network))
     finally:
@@ -193,8 +200,17 @@ def network_status(network: Path, seconds: float = 1.0) -> list[dict[str, Any]]:
     return found
 
 
+def _goes_on(network: Path) -> bool:
+    return NodeSettings.load(_node_files(network)[0]).on_loss == "continue"
+
+
 def _require_done(network: Path, codes: dict[Path, int]) -> None:
-    """Say which node ended before its time, and why as far as it told."""
+    """Say which node ended before its time, and why as far as it told; some may, if the others go on."""
+    if _goes_on(network) and 0 in codes.values():
+        for path, code in codes.items():
+            if code:
+                log.warning("%s ended before its time; %s/logs says why", path.stem, network)
+        return
     for path, code in codes.items():
         if code == _INTERRUPTED:
             raise Interrupted(
