@@ -94,8 +94,7 @@ def _serve(
             node.stop = sampling.stop
             sampling.go(state, step)
             _keep_outbox(run, node, node.plan.num_steps)
-        node.round = node.durable = node.plan.num_steps
-        node.done = True
+        node.finish()
         if not (run.path / "summary.json").exists():
             write_json(run.path / "summary.json", _summary(run, node))
         log.info("agent %d is done", settings.agent)

@@ -195,6 +195,13 @@ class Node:
         """Rounds end at the first position that is not finite, so it is that of the last one."""
         return self.round, 0, self.settings.agent
 
+    def finish(self) -> None:
+        """Tell the neighbours that all rounds are made, by a message of the round after the last."""
+        self.round = self.durable = self.plan.num_steps
+        self.done = True
+        if self._transport is not None:
+            self._transport.publish(self._encode(self.plan.num_steps, np.zeros(self.codec.shape, self.dtype)))
+
     def linger(self, seconds: float) -> list[int]:
         """Serve neighbours that are not done for so long; those that are still not done."""
         deadline = time.monotonic() + seconds
@@ -363,7 +370,10 @@ class Node:
     def _take(self, number: int, found: Message | Rejected) -> None:
         if isinstance(found, Message) and self._bad[number] < _MOST_BAD:
             self.counts["received"] += 1
-            self.inbox.put(found)
+            if found.round == self.plan.num_steps:
+                self.neighbours_done.add(number)
+            else:
+                self.inbox.put(found)
             return
         self.counts["rejected"] += 1
         if isinstance(found, Message):
