@@ -35,6 +35,20 @@ Consensus = Annotated[float | None, typer.Option("--consensus", help="A constant
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="1 samples the posterior.")]
 DType = Annotated[str | None, typer.Option("--dtype", help="float32 or float64.")]
 Auto = Annotated[bool, typer.Option("--auto", help="Choose the step sizes by `suggest`.")]
+Engine = Annotated[str, typer.Option("--engine", help="simulate, or mesh: agents spread over devices and processes.")]
+Devices = Annotated[
+    int | None, typer.Option("--devices", min=1, help="Devices of a mesh, of all processes together.")
+]
+ModelDevices = Annotated[
+    int | None, typer.Option("--model-devices", min=1, help="Devices that share one agent's parameters.")
+]
+Coordinator = Annotated[str | None, typer.Option("--coordinator", help="HOST:PORT at which process 0 waits.")]
+NumProcesses = Annotated[int | None, typer.Option("--num-processes", min=1, help="How many processes there are.")]
+ProcessId = Annotated[int | None, typer.Option("--process-id", min=0, help="Which of them this is, from 0.")]
+JoinSeconds = Annotated[
+    int | None, typer.Option("--join-seconds", min=1, help="How long to wait for the other processes.")
+]
+CheckpointSeconds = Annotated[float, typer.Option("--checkpoint-seconds", min=0.0, help="How often to checkpoint.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run (by default runs/NAME-TIME).")]
 
 
@@ -54,11 +68,19 @@ def run(
     temperature: Temperature = None,
     dtype: DType = None,
     auto: Auto = False,
+    engine: Engine = "simulate",
+    devices: Devices = None,
+    model_devices: ModelDevices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
+    join_seconds: JoinSeconds = None,
+    checkpoint_seconds: CheckpointSeconds = 10.0,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Sample a posterior over a network of agents, and report."""
-    from consilience.cli import display
+    from consilience.cli import display, meshes
     from consilience.experiments import load_problem
     from consilience.runs.directory import require_free
     from consilience.sampling import sample
@@ -66,28 +88,37 @@ def run(
     from consilience.suggestions import suggest
     from consilience.targets import plans_for
 
-    path = out or default_path(target)
-    require_free(path)
-    plans = plans_for(
-        target, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
-        num_chains=runs or chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
-        temperature=temperature, dtype=dtype, auto=auto,
-    )  # fmt: skip
-    if auto:
-        chosen = {
-            name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
-            for name, plan in plans.items()
-        }
-        plans = {name: suggestion.plan for name, suggestion in chosen.items()}
-        if not as_json:
-            display.print_suggestions(list(chosen.values()))
-    with display.Display(quiet=as_json) as screen:
-        if len(plans) > 1:
-            start_study(target, plans, path, screen.follow)
-        else:
-            (plan,) = plans.values()
-            sample(load_problem(plan), plan, path, progress=screen.follow(plan), theory=True)
-    _finish(path, as_json)
+    mesh = meshes.settings_for(engine, devices, model_devices)
+    with meshes.meeting(mesh, out, coordinator, num_processes, process_id, join_seconds):
+        path = out or default_path(target)
+        if meshes.is_first():
+            require_free(path)
+        plans = plans_for(
+            target, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
+            num_chains=runs or chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
+            temperature=temperature, dtype=dtype, auto=auto,
+        )  # fmt: skip
+        if auto:
+            chosen = {
+                name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
+                for name, plan in plans.items()
+            }
+            plans = {name: suggestion.plan for name, suggestion in chosen.items()}
+            if not as_json and meshes.is_first():
+                display.print_suggestions(list(chosen.values()))
+        with display.Display(quiet=as_json or not meshes.is_first()) as screen:
+            if len(plans) > 1:
+                meshes.require_no_study(mesh)
+                start_study(target, plans, path, screen.follow)
+            else:
+                (plan,) = plans.values()
+                problem = load_problem(plan) if mesh is None else meshes.own_problem(plan, mesh)
+                sample(
+                    problem, plan, path, engine=mesh or engine, progress=screen.follow(plan), theory=True,
+                    checkpoint_seconds=checkpoint_seconds,
+                )  # fmt: skip
+        if meshes.is_first():
+            _finish(path, as_json)
 
 
 def reproduce(
@@ -107,17 +138,39 @@ def reproduce(
     typer.echo(f"Report: {page}")
 
 
-def resume(path: RunPath, as_json: Json = False) -> None:
-    """Continue a run (or a study) that was interrupted."""
+def resume(
+    path: RunPath,
+    devices: Devices = None,
+    model_devices: ModelDevices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
+    join_seconds: JoinSeconds = None,
+    checkpoint_seconds: CheckpointSeconds = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Continue a run (or a study) that was interrupted; a run on a mesh also with other devices or processes."""
     from consilience import sampling, studies
-    from consilience.cli import display
+    from consilience.cli import display, meshes
 
-    with display.Display(quiet=as_json) as screen:
-        if studies.is_study(path):
-            studies.continue_study(path, screen.follow)
-        else:
-            sampling.resume(path, progress=screen.follow(sampling.Run(path).plan), theory=True)
-    _finish(path, as_json)
+    is_study = studies.is_study(path)
+    engine = "simulate" if is_study else sampling.Run(path).status["engine"]
+    mesh = meshes.settings_for(engine, devices, model_devices)
+    with meshes.meeting(mesh, path, coordinator, num_processes, process_id, join_seconds):
+        with display.Display(quiet=as_json or not meshes.is_first()) as screen:
+            if is_study:
+                studies.continue_study(path, screen.follow)
+            else:
+                plan = sampling.Run(path).plan
+                sampling.resume(
+                    path,
+                    engine=mesh,
+                    progress=screen.follow(plan),
+                    theory=True,
+                    checkpoint_seconds=checkpoint_seconds,
+                )
+        if meshes.is_first():
+            _finish(path, as_json)
 
 
 def report(path: RunPath, as_json: Json = False) -> None:
