@@ -80,16 +80,18 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Sample a posterior over a network of agents, and report."""
-    from consilience.cli import display, meshes
-    from consilience.experiments import load_problem
-    from consilience.runs.directory import require_free
-    from consilience.sampling import sample
-    from consilience.studies import start_study
-    from consilience.suggestions import suggest
-    from consilience.targets import plans_for
+    from consilience.cli import meshes
 
-    mesh = meshes.settings_for(engine, devices, model_devices)
-    with meshes.meeting(mesh, out, coordinator, num_processes, process_id, join_seconds):
+    with meshes.meeting(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
+        from consilience.cli import display
+        from consilience.experiments import load_problem
+        from consilience.runs.directory import require_free
+        from consilience.sampling import sample
+        from consilience.studies import start_study
+        from consilience.suggestions import suggest
+        from consilience.targets import plans_for
+
+        mesh = meshes.settings_for(engine, devices, model_devices)
         path = out or default_path(target)
         if meshes.is_first():
             require_free(path)
@@ -112,7 +114,7 @@ def run(
                 start_study(target, plans, path, screen.follow)
             else:
                 (plan,) = plans.values()
-                problem = load_problem(plan) if mesh is None else meshes.own_problem(plan, mesh)
+                problem = meshes.own_problem(plan, mesh)
                 sample(
                     problem, plan, path, engine=mesh or engine, progress=screen.follow(plan), theory=True,
                     checkpoint_seconds=checkpoint_seconds,
@@ -150,15 +152,16 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Continue a run (or a study) that was interrupted; a run on a mesh also with other devices or processes."""
-    from consilience import sampling, studies
-    from consilience.cli import display, meshes
+    from consilience.cli import meshes
 
-    is_study = studies.is_study(path)
-    engine = "simulate" if is_study else sampling.Run(path).status["engine"]
-    mesh = meshes.settings_for(engine, devices, model_devices)
-    with meshes.meeting(mesh, path, coordinator, num_processes, process_id, join_seconds):
+    engine = meshes.engine_of(path)
+    with meshes.meeting(engine, devices, path, coordinator, num_processes, process_id, join_seconds):
+        from consilience import sampling, studies
+        from consilience.cli import display
+
+        mesh = meshes.settings_for(engine, devices, model_devices)
         with display.Display(quiet=as_json or not meshes.is_first()) as screen:
-            if is_study:
+            if studies.is_study(path):
                 studies.continue_study(path, screen.follow)
             else:
                 plan = sampling.Run(path).plan

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 
 from consilience import experiments
 from consilience.engines.mesh import Mesh, MeshSettings, own_agents
 from consilience.engines.mesh.joining import is_alone
-from consilience.errors import RunError
+from consilience.errors import ProblemError, RunError
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.runs import RunDirectory
@@ -22,6 +23,23 @@ def own_problem(plan: Plan, settings: MeshSettings | None = None) -> Problem:
     if is_alone():
         return experiments.load_problem(plan)
     return experiments.load_problem(plan, own_agents(plan, settings).tolist())
+
+
+def sized_problem(plan: Plan) -> tuple[Problem, bool]:
+    """A problem of the size that a plan asks for, to weigh it, and whether its data are repeated.
+
+    An experiment with too few data for so many agents lends them those of its own network, over and over.
+    """
+    try:
+        return experiments.load_problem(plan), False
+    except ProblemError:
+        experiment = experiments.find(plan.problem)
+        if experiment is None:
+            raise
+        own = experiment.plans()[experiment.main]
+        small = experiment.problem_of(own.replace(num_chains=plan.num_chains, seed=plan.seed))
+        repeated = small.of_agents([agent % small.num_agents for agent in range(plan.num_agents)])
+        return replace(repeated, network_size=None), True
 
 
 def data_digest(mesh: Mesh) -> str:

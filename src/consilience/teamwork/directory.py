@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from consilience.engines.mesh import Mesh
-from consilience.engines.mesh.joining import HEARTBEAT_SECONDS
 from consilience.engines.mesh.team import Team
 from consilience.errors import ConsilienceError, ProcessLostError, RunError
+from consilience.meetings import HEARTBEAT_SECONDS
 from consilience.runs import RunDirectory
 from consilience.runs.files import read_json
 from consilience.teamwork.data import data_digest

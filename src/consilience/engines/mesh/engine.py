@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -31,6 +32,7 @@ from consilience.engines.program import (
     BLOCK_NUMBERS,
     LONGEST_BLOCK,
     Local,
+    Sizes,
     each,
     longest_segment,
     run_segment,
@@ -159,11 +161,11 @@ class Mesh:
         if self._program is None:
             self._program = self.lowered(self.held).compile()
 
-    def lowered(self, held: Any) -> Any:
-        """The program before compilation; `held` may be shapes instead of arrays."""
+    def lowered(self, held: Held, sizes: Sizes | None = None) -> Any:
+        """The program before compilation, for segments of other sizes if they are given."""
         number = Spec()
         program = self._on_each_device(
-            self._segment,
+            partial(self._segment, sizes or self.sizes),
             (self._state_specs, number, number, number, self._held_specs),
             (self._state_specs, _DRAWS, Spec(None, "chains")),
         )
@@ -252,7 +254,7 @@ class Mesh:
         real = self.own_is_agent
         return part if real.all() else part[:, :, real]
 
-    def _segment(self, state: Any, first_step: Any, num_steps: Any, first_draw: Any, held: Held) -> Any:
+    def _segment(self, sizes: Sizes, state: Any, first_step: Any, num_steps: Any, first_draw: Any, held: Held) -> Any:
         """One device's part of a segment."""
         chains, agents = held.chain_numbers, held.agent_numbers
         keys = {
@@ -277,7 +279,7 @@ class Mesh:
             disagreement=lambda messages: self.exchange.disagreement(messages, tables),
             consensus_error=lambda positions: self._consensus_error(positions, held.is_agent),
         )
-        return run_segment(self.plan, self.sizes, self.dtype, local, state, first_step, num_steps, first_draw)
+        return run_segment(self.plan, sizes, self.dtype, local, state, first_step, num_steps, first_draw)
 
     def _consensus_error(self, positions: jax.Array, is_agent: jax.Array) -> jax.Array:
         def total(values: jax.Array, axes: Any) -> jax.Array:

@@ -17,8 +17,8 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Any
 
-from consilience.engines.mesh.joining import HEARTBEAT_SECONDS, Meeting
 from consilience.errors import MeshError, ProcessLostError
+from consilience.meetings import HEARTBEAT_SECONDS, Meeting
 
 _LIFELINE = "CONSILIENCE_MESH_LIFELINE"
 _LOG = "CONSILIENCE_MESH_LOG"
