@@ -57,7 +57,7 @@ class Meeting(Record):
             raise MeshError(f"{', '.join(missing)} is missing: give all of {', '.join(named)}, or none on a cluster")
         if self.process_id is not None and self.num_processes is not None and self.process_id >= self.num_processes:
             raise MeshError(
-                f"process {self.process_id} of {self.num_processes}: processes are numbered 0 to {self.num_processes - 1}"
+                f"process {self.process_id} of {self.num_processes}: they are numbered 0 to {self.num_processes - 1}"
             )
 
 

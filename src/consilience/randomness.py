@@ -46,8 +46,8 @@ def at_step(key: jax.Array, step: Any) -> jax.Array:
 def normals(keys: jax.Array, steps: jax.Array, size: int, dtype: Any, first: Any = 0) -> jax.Array:
     """Standard normal numbers: `size` of them for every step and key, in that order, as one long vector.
 
-    They begin with the `first`-th. The `j`-th number of a key and step comes from one Threefry hash of the counter `(step, j)`. The vector
-    stays flat because compilers vectorise over one long axis, but not over several short ones.
+    They begin with the `first`-th. The `j`-th number of a key and step comes from one Threefry hash of the counter
+    `(step, j)`. The vector stays flat because compilers vectorise over one long axis, not over several short ones.
     """
     shape = (*steps.shape, *keys.shape, size)
     words = jax.random.key_data(keys)

@@ -1,8 +1,8 @@
 """One process of several, watched by the one that started it.
 
 JAX's runtime ends a process from below Python when another one of its team is lost, or when they cannot meet. So the
-sampling process is a child, and its parent reads what the runtime said last and puts it into words. The child ends with
-its parent, whatever happens to that.
+sampling process is a child, and its parent reads what the runtime said last and puts it into words. The child ends
+with its parent, whatever happens to that.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _in_words(code: int, said: str, meeting: Meeting, run: Any) -> Exception:
         where = meeting.coordinator or "the cluster's coordinator"
         if meeting.process_id == 0:
             return MeshError(
-                f"not all {meeting.num_processes} processes came to {where} within {seconds} s: start the others, with "
-                "the same --coordinator and --num-processes"
+                f"not all {meeting.num_processes} processes came to {where} within {seconds} s: start the others, "
+                "with the same --coordinator and --num-processes"
             )
         return MeshError(
             f"the coordinator {where} did not answer within {seconds} s: is process 0 running there, with the same "

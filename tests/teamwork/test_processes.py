@@ -1,4 +1,4 @@
-"""Several real processes over Gloo: the draws of `simulate`, one store, each its own data, going on with other ones."""
+"""Several real processes over Gloo: the draws of `simulate`, one store, each its own data, and going on."""
 
 import os
 import time

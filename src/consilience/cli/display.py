@@ -286,12 +286,13 @@ def print_costs(plan: Plan, costs: Mapping[str, Any], rates: Mapping[str, float]
         "agents per device": f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}",
         "edges cut": f"{costs['edges_cut']:,} of {plan.graph.num_edges:,} ({plan.graph.name})",
         "sent per step and device": f"{costs['bytes_sent_per_step']:,} bytes in {costs['rounds']} permutations",
-        "memory per device": f"{costs['memory_bytes'] / 2**20:,.1f} MiB, of which state {costs['state_bytes']:,} bytes",
+        "memory per device": f"{costs['memory_bytes'] / 2**20:,.1f} MiB (state: {costs['state_bytes']:,} bytes)",
         "work per step and device": f"{costs['flops_per_step']:,.0f} operations, "
         f"{costs['memory_traffic_per_step'] / 1e6:,.2f} MB to and from memory",
-        "time per step": f"{1e6 * costs['compute_seconds']:,.1f} µs of work at {rates['memory_bandwidth'] / 1e9:g} GB/s, "
-        f"{1e6 * costs['network_seconds']:,.1f} µs of network at {rates['bandwidth'] / 1e9:g} GB/s and "
-        f"{1e6 * rates['latency']:g} µs",
+        "time per step": f"{1e6 * costs['compute_seconds']:,.1f} µs of work (memory "
+        f"{rates['memory_bandwidth'] / 1e9:g} GB/s), "
+        f"{1e6 * costs['network_seconds']:,.1f} µs of network ({rates['bandwidth'] / 1e9:g} GB/s, "
+        f"{1e6 * rates['latency']:g} µs)",
         "expected speed-up": f"{costs['speed_up']:.2f} times one device, of {costs['devices']}",
     }
     for name, text in rows.items():

@@ -95,7 +95,7 @@ class Graph:
             return float(self.spectrum[-1])
         from scipy.sparse.linalg import eigsh
 
-        accuracy = 0.0 if self.num_agents <= _EXACT_LIMIT else 1e-5  # eigenvalues of large rings are too close to part
+        accuracy = 0.0 if self.num_agents <= _EXACT_LIMIT else 1e-5  # large rings' are too close to part
         found = eigsh(self.laplacian, k=1, which="LA", return_eigenvectors=False, v0=self._start, tol=accuracy)
         return float(found[0])
 

@@ -1,6 +1,6 @@
 """Checkpoints of a state that is spread over processes: Orbax writes each process's part, into one checkpoint.
 
-What is written is the state as it lies on the devices, with a note of the layout; what is read goes to any other layout.
+What is written is the state as it lies on the devices, with a note of the layout; it can be read into any other.
 The digest is the exclusive or of every agent's own, so that each process can compute its share of it.
 """
 

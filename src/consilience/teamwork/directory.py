@@ -75,8 +75,8 @@ def _require_shared(path: Path, team: Team) -> None:
         while not _says(path, word):
             if time.monotonic() > deadline:
                 raise RunError(
-                    f"process {team.index} does not see {path} as process 0 does: give a directory that all hosts share, "
-                    "by the same name on each"
+                    f"process {team.index} does not see {path} as process 0 does: give a directory that all hosts "
+                    "share, by the same name on each"
                 )
             time.sleep(_POLL_SECONDS)
 

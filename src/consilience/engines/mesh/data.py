@@ -1,4 +1,4 @@
-"""The data of the agents, on the devices that hold them: every process brings its own agents' shards and no others."""
+"""The data of the agents, on the devices that hold them: every process brings those of its own agents alone."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Axes(NamedTuple):
 
 
 def make_virtual_devices(count: int) -> None:
-    """Let the CPU count as so many devices, if JAX has not started yet; real ones are preferred where there are enough.
+    """Let the CPU count as so many devices, if JAX has not started yet; real ones come first where there are enough.
 
     JAX reads the number once, when it starts, so later it cannot be changed in this process.
     """
@@ -92,7 +92,7 @@ def axes_of(count: int, most_agents: int, num_chains: int, model: int) -> Axes:
 def make_mesh(settings: MeshSettings, num_agents: int, num_chains: int) -> tuple[jax.sharding.Mesh, Axes]:
     """The mesh over all processes, and the axes of each.
 
-    Every process holds whole chains and whole models of its agents: the axis `agents` alone goes from process to process.
+    Every process holds whole chains and whole models of its agents: only the axis `agents` spans processes.
     """
     process, processes = place()
     own = own_devices(settings.devices, processes)

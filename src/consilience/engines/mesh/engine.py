@@ -1,9 +1,9 @@
 """Agents spread over devices and hosts: the program of `simulate` on every device, messages by `ppermute`.
 
-One program runs on all devices (`shard_map` over the axes `chains`, `agents` and `model` of a mesh). A device holds the
-states and data of its agents and chains, exchanges messages along the edges that are cut (`exchange.py`) and otherwise
-works as `simulate` does. The numbers of an agent depend on seed, chain, agent and step alone, so the draws are those of
-`simulate` up to rounding, whatever the number of devices.
+One program runs on all devices (`shard_map` over the axes `chains`, `agents` and `model` of a mesh). A device holds
+the states and data of its agents and chains, exchanges messages along the edges that are cut (`exchange.py`) and
+otherwise works as `simulate` does. The numbers of an agent depend on seed, chain, agent and step alone, so the draws
+are those of `simulate` up to rounding, whatever the number of devices.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Mesh:
         if problem.num_agents == len(ranks) and problem.network_size == self.plan.num_agents:
             return problem
         raise ProblemError(
-            f"the problem has {problem.num_agents} shards but the graph has {self.plan.num_agents} agents: give every "
-            "agent one shard"
+            f"the problem has {problem.num_agents} shards but the graph has {self.plan.num_agents} agents: give "
+            "every agent one shard"
         )
 
     def _require_usable(self) -> None:
@@ -103,7 +103,7 @@ class Mesh:
             require_usable(self.problem, self.parameters, start[0], self.problem.stacked_shards(self.dtype))
 
     def _choose_sizes(self) -> None:
-        """Blocks and segments from the plan alone, so that a run goes on with other devices; parts of blocks fit here."""
+        """Blocks and segments from the plan alone, so that a run goes on with other devices; their parts fit here."""
         plan, size = self.plan, self.parameters.size
         longest = longest_segment(plan, size, self.dtype.itemsize)
         self.block_steps = max(1, min(LONGEST_BLOCK, longest))

@@ -2,9 +2,9 @@
 
 The agents of device `p` that have neighbours on device `q` are what `p` sends to `q`, each once, however many
 neighbours it has there. These transfers are grouped into rounds in which every device sends to at most one device and
-receives from at most one: a permutation, one `ppermute`. On a ring that is cut into stretches there are two, one in each
-direction. Transfers of a round have equal length, so only those go together that differ by at most a factor of two:
-what travels is at most twice what the edges that are cut ask for.
+receives from at most one: a permutation, one `ppermute`. On a ring that is cut into stretches there are two, one in
+each direction. Transfers of a round have equal length, so only those go together that differ by at most a factor of
+two: what travels is at most twice what the edges that are cut ask for.
 
 On each device the own messages and those that arrived are then one table, from which the sum over neighbours
 `Σ_j a_ij (m_i − m_j)` is taken as in `mixing.py`, in the same order.
@@ -44,7 +44,7 @@ class Tables(NamedTuple):
     source: np.ndarray | None
     """Where in the table the neighbours are: `(devices, places, slots)` or `(devices, edges)`."""
     weight: np.ndarray | None
-    """Their weights, shaped as `source` (`None` if all are 1); without sources a matrix `(devices, places, table)`."""
+    """Their weights, like `source` (`None` if all are 1); without sources a matrix `(devices, places, table)`."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _Edges(NamedTuple):
 
 
 def _directed_edges(graph: Graph, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Both directions of every edge as ranks; neighbours of an agent in the order of their numbers, as in `mixing`."""
+    """Both directions of every edge, as ranks; neighbours in the order of their numbers, as in `mixing`."""
     rank = np.argsort(layout.line)
     i, j = graph.edges.T
     receiver, sender = np.concatenate([i, j]), np.concatenate([j, i])

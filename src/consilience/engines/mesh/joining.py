@@ -22,7 +22,7 @@ def join(meeting: Meeting, devices: int | None = None) -> None:
     if meeting.num_processes and devices is not None:
         if devices % meeting.num_processes:
             raise MeshError(
-                f"{devices} devices cannot be shared evenly among {meeting.num_processes} processes: take a multiple of it"
+                f"{devices} devices cannot be shared evenly among {meeting.num_processes} processes: take a multiple"
             )
         jax.config.update("jax_num_cpu_devices", devices // meeting.num_processes)
     try:

@@ -2,9 +2,9 @@
 
 Agents are put into a line, and the line is cut into one stretch for each device, all of about equal length. The line
 is the agents' own numbering or the reverse Cuthill–McKee order of the graph, whichever has the smaller sum of edge
-lengths `Σ |place_i − place_j|`: that sum, divided by the number of places to cut at, is the number of edges that a cut
-at a random place goes through. It depends on the graph alone, so draws and checkpoints, which are stored in this order,
-do not depend on the number of devices.
+lengths `Σ |place_i − place_j|`: that sum, divided by the number of places to cut at, is the number of edges that a
+cut at a random place goes through. It depends on the graph alone, so draws, which are stored in this order, do not
+depend on the number of devices.
 
 Every device has the same number of places. A place that is left over repeats the device's last agent: it computes the
 same numbers again, and nobody reads them.
@@ -77,8 +77,8 @@ class Layout:
         lengths = np.diff(process_starts)
         if devices_per_process > lengths.min():
             raise PlanError(
-                f"{devices_per_process} devices in a process cannot share its {lengths.min()} agents: take at most so "
-                "many devices in a process for agents, or fewer processes"
+                f"{devices_per_process} devices in a process cannot share its {lengths.min()} agents: take at most "
+                "so many devices in a process, or fewer processes"
             )
         starts = [
             start + _even_cuts(length, devices_per_process)[:-1]
@@ -104,7 +104,7 @@ class Layout:
 
     @property
     def rank_at(self) -> np.ndarray:
-        """`(devices, capacity)` where in the line the agent of each place stands; left-over places repeat the last."""
+        """`(devices, capacity)` where in the line the agent of each place is; left-over places repeat the last."""
         offsets = np.minimum(np.arange(self.capacity), self.counts[:, None] - 1)
         return self.starts[:-1, None] + offsets
 

@@ -1,9 +1,9 @@
 """Parameters of an agent spread over several devices, along the mesh's axis `model`.
 
 Each device keeps a slice of every vector of its agents: state, noise, draws, messages. Only the gradient needs all
-parameters at once. For it, one agent at a time, the slices are gathered, each device takes its share of the rows, and the
-gradients are summed and cut into slices again (as in fully sharded data parallelism). So any model can be spread, the
-work is shared, and a device never holds the parameters of more than one agent in full.
+parameters at once. For it, one agent at a time, the slices are gathered, each device takes its share of the rows, and
+the gradients are summed and cut into slices again (as in fully sharded data parallelism). So any model can be spread,
+the work is shared, and a device never holds the parameters of more than one agent in full.
 """
 
 from __future__ import annotations
