@@ -71,10 +71,13 @@ class TeamSampling(Sampling):
                 self.failure = self.failure or error
 
     def _store(self, segment: Segment, state: Any) -> None:
-        if self.failure is None:
-            kept = f" What was stored before is safe; `consilience resume {self.run.path}` goes on from there."
-            with disk_errors(self.run.path, kept):
-                self._append(segment)
+        if self.write_failed:
+            return
+        self.write_failed = True  # until it is done: a later segment must not take this one's place
+        kept = f" What was stored before is safe; `consilience resume {self.run.path}` goes on from there."
+        with disk_errors(self.run.path, kept):
+            self._append(segment)
+        self.write_failed = False
 
     def _append(self, segment: Segment) -> None:
         if len(segment.draws):
