@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from benchmarks import a9a, against_others, lenet, memory, peers, scaling, storing
+from benchmarks import a9a, against_others, lenet, memory, mesh, peers, scaling, storing
 from benchmarks.table import Line, Skipped, header
 
 COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
@@ -20,6 +20,7 @@ COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "lenet": lenet.lenet,
     "chains": scaling.chains,
     "agents": scaling.agents,
+    "mesh": mesh.mesh,
     "storing": storing.storing,
     "memory": memory.memory,
     "peers": peers.rounds,

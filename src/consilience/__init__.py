@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from consilience import datasets, diagnostics, graphs, models, predictive, schedules, theory
     from consilience.assessments import assess
     from consilience.checks import check
+    from consilience.engines import MeshSettings
     from consilience.errors import ConsilienceError
     from consilience.plans import Plan
     from consilience.problems import Curvature, Problem
@@ -27,6 +28,7 @@ _HOME = {
     "Curvature": "problems",
     "ConsilienceError": "errors",
     "FromTo": "schedules",
+    "MeshSettings": "engines",
     "Plan": "plans",
     "Polynomial": "schedules",
     "Problem": "problems",
@@ -45,6 +47,7 @@ __all__ = [
     "Constant",
     "Curvature",
     "FromTo",
+    "MeshSettings",
     "Plan",
     "Polynomial",
     "Problem",

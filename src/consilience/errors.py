@@ -9,10 +9,12 @@
     │   │   └── UnstableError a plan whose dynamics cannot stay bounded
     │   ├── DataError         a data set that is missing, damaged or not what it should be
     │   ├── NetworkError      a node's settings, certificates, neighbours or endpoints
+    │   ├── MeshError         devices or processes that do not fit together
     │   ├── ConditionError    parameters that a theorem does not speak about
     │   └── RunError          a directory that is not the run it should be
     ├── NonFiniteError        sampling left the finite numbers
     ├── StorageError          the disk refused to take what was sampled
+    ├── ProcessLostError      another process of a mesh is gone; the run can be resumed
     ├── CheckpointError       no checkpoint can be read
     └── Interrupted           the user stopped the run; it can be resumed
 
@@ -56,6 +58,10 @@ class NetworkError(InputError):
     """A node cannot take part in its network as it is set up."""
 
 
+class MeshError(InputError):
+    """The devices or processes of a mesh do not fit together, or cannot reach each other."""
+
+
 class ConditionError(InputError):
     """The parameters do not meet a condition of the theorem that was asked for."""
 
@@ -70,6 +76,10 @@ class NonFiniteError(ConsilienceError):
 
 class StorageError(ConsilienceError):
     """A run's directory could not be written."""
+
+
+class ProcessLostError(ConsilienceError):
+    """A process that sampled together with others was lost."""
 
 
 class CheckpointError(ConsilienceError):

@@ -82,7 +82,7 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
     """
     one_agent = local_gradient(problem, parameters)
     if parameters.size > MANY_PARAMETERS:
-        return _one_after_the_other(one_agent)
+        return one_after_the_other(one_agent)
     if parameters.size > _FEW_PARAMETERS:
         one_chain = jax.vmap(one_agent)
         shared = jax.vmap(one_chain, in_axes=(0, None, None, None))
@@ -120,7 +120,9 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
     return all_rows
 
 
-def _one_after_the_other(one_agent: Gradient) -> NetworkGradients:
+def one_after_the_other(one_agent: Gradient) -> NetworkGradients:
+    """The gradients of all chains and agents from that of one, in turn: what one needs is needed once."""
+
     def all_agents(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> jax.Array:
         def one_chain(positions: jax.Array, rows: Any) -> jax.Array:
             return jax.lax.map(lambda own: one_agent(*own), (positions, rows, weights, scale))

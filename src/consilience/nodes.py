@@ -22,11 +22,13 @@ from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node, outbox_file
 from consilience.engines.peers.settings import NodeSettings
 from consilience.errors import NetworkError, PlanWarning, RunError
+from consilience.loop import Sampling, ShowProgress, restore
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.runs import RunDirectory
 from consilience.runs.files import write_bytes, write_json
 from consilience.runs.summary import summarise
-from consilience.sampling import Run, Sampling, ShowProgress, restore
+from consilience.sampling import Run
 
 log = logging.getLogger("consilience.peers")
 _LINGER_SECONDS = 3.0
@@ -56,8 +58,7 @@ def run_node(settings: NodeSettings, problem: Problem | None = None, *, progress
 
 def own_problem(plan: Plan, agent: int) -> Problem:
     """What one agent of a plan knows: its own shard alone."""
-    whole = experiments.load_problem(plan, agent)
-    return whole if whole.network_size is not None else whole.of_agent(agent)
+    return experiments.load_problem(plan, [agent])
 
 
 def _opened(settings: NodeSettings, problem: Problem, plan: Plan, node: Node) -> Run:
@@ -119,7 +120,7 @@ class _NodeSampling(Sampling):
         self.engine.durable = step
 
 
-def _keep_outbox(run: Run, node: Node, step: int) -> None:
+def _keep_outbox(run: RunDirectory, node: Node, step: int) -> None:
     """Write the kept messages before a step; the files of the last two checkpoints stay."""
     place = outbox_file(run.path, step)
     place.parent.mkdir(exist_ok=True)

@@ -113,10 +113,14 @@ class Problem:
 
     def of_agent(self, agent: int) -> Problem:
         """What one agent knows: its own shard, and how many share the prior."""
-        replicas = self.replicas and [[shards[agent]] for shards in self.replicas]
-        return replace(
-            self, shards=[self.shards[agent]], curvature=None, replicas=replicas, network_size=self.num_agents
-        )
+        return self.of_agents([agent])
+
+    def of_agents(self, agents: Sequence[int]) -> Problem:
+        """What some agents know: their own shards, in that order, and how many share the prior."""
+        replicas = self.replicas and [[shards[agent] for agent in agents] for shards in self.replicas]
+        size = self.network_size or self.num_agents
+        own = [self.shards[agent] for agent in agents]
+        return replace(self, shards=own, curvature=None, replicas=replicas, network_size=size)
 
     @cached_property
     def shard_sizes(self) -> np.ndarray:
@@ -135,29 +139,29 @@ class Problem:
 
     def fingerprint(self) -> str:
         """A digest of the data; a resumed run must have the same one."""
-        digest = hashlib.sha256()
-        for shard in self.shards if self.replicas is None else [one for shards in self.replicas for one in shards]:
-            for leaf in jax.tree.leaves(shard):
-                array = np.ascontiguousarray(leaf)
-                digest.update(f"{array.dtype}{array.shape}".encode())
-                digest.update(array.tobytes())
-        return digest.hexdigest()
+        everything = self.shards if self.replicas is None else [one for shards in self.replicas for one in shards]
+        return _digest(everything).hexdigest()
 
-    def stacked_shards(self, dtype: Any) -> Any:
-        """All shards as arrays `(num_agents, max rows, …)`; short shards repeat their own rows.
+    def shard_digests(self) -> list[bytes]:
+        """A digest of each agent's data, for engines whose processes hold some of the shards alone."""
+        chains = [self.shards] if self.replicas is None else self.replicas
+        return [_digest([shards[agent] for shards in chains]).digest() for agent in range(self.num_agents)]
+
+    def stacked_shards(self, dtype: Any, rows: int | None = None) -> Any:
+        """All shards as arrays `(num_agents, max rows, …)`, or with so many rows; short shards repeat their own.
 
         Floating-point data takes `dtype`. Repeated rows are real ones, so the likelihood is finite on them
         and a weight of zero removes them exactly.
         """
-        return self._stacked(self.shards, dtype)
+        return self._stacked(self.shards, dtype, rows)
 
-    def stacked_replicas(self, dtype: Any) -> Any:
+    def stacked_replicas(self, dtype: Any, rows: int | None = None) -> Any:
         """The shards of every chain as arrays `(num_chains, num_agents, max rows, …)`, if chains have their own."""
-        chains = [self._stacked(shards, dtype) for shards in self.replicas or ()]
+        chains = [self._stacked(shards, dtype, rows) for shards in self.replicas or ()]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *chains)
 
-    def _stacked(self, shards: Sequence[Any], dtype: Any) -> Any:
-        longest = int(self.shard_sizes.max())
+    def _stacked(self, shards: Sequence[Any], dtype: Any, rows: int | None) -> Any:
+        longest = rows or int(self.shard_sizes.max())
 
         def stack(*leaves: Any) -> jax.Array:
             filled = [np.resize(np.asarray(leaf), (longest, *np.shape(leaf)[1:])) for leaf in leaves]
@@ -326,6 +330,16 @@ def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.A
             f"the gradient of the log-posterior is not finite at the start of agent {int(np.argmin(finite))}: "
             "look for a square root, logarithm or norm of zero in the model"
         )
+
+
+def _digest(shards: Sequence[Any]) -> Any:
+    digest = hashlib.sha256()
+    for shard in shards:
+        for leaf in jax.tree.leaves(shard):
+            array = np.ascontiguousarray(leaf)
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(array.tobytes())
+    return digest
 
 
 def _shapes(shard: Any) -> Any:

@@ -43,11 +43,11 @@ def at_step(key: jax.Array, step: Any) -> jax.Array:
     return jax.random.fold_in(key, step)
 
 
-def normals(keys: jax.Array, steps: jax.Array, size: int, dtype: Any) -> jax.Array:
+def normals(keys: jax.Array, steps: jax.Array, size: int, dtype: Any, first: Any = 0) -> jax.Array:
     """Standard normal numbers: `size` of them for every step and key, in that order, as one long vector.
 
-    The `j`-th number of a key and step comes from one Threefry hash of the counter `(step, j)`. The vector
-    stays flat because compilers vectorise over one long axis, but not over several short ones.
+    They begin with the `first`-th. The `j`-th number of a key and step comes from one Threefry hash of the counter
+    `(step, j)`. The vector stays flat because compilers vectorise over one long axis, not over several short ones.
     """
     shape = (*steps.shape, *keys.shape, size)
     words = jax.random.key_data(keys)
@@ -57,12 +57,17 @@ def normals(keys: jax.Array, steps: jax.Array, size: int, dtype: Any) -> jax.Arr
 
     key_0, key_1 = flat(words[..., 0, None]), flat(words[..., 1, None])
     step = flat(steps.astype(jnp.uint32).reshape(*steps.shape, *[1] * (keys.ndim + 1)))
-    high, low = threefry(key_0, key_1, step, flat(jnp.arange(size, dtype=jnp.uint32)))
+    high, low = threefry(key_0, key_1, step, flat(_from(first, size)))
     if jnp.dtype(dtype) == jnp.float64:
         fraction = high.astype(dtype) * 2.0**-31 + low.astype(dtype) * 2.0**-63  # of (0, 2)
         return math.sqrt(2) * jax.lax.erf_inv(fraction - (1 - 2.0**-53))
     fraction = (high >> 8).astype(jnp.int32).astype(dtype) * 2.0**-23
     return math.sqrt(2) * jax.lax.erf_inv(fraction - (1 - 2.0**-24))
+
+
+def _from(first: Any, count: int) -> jax.Array:
+    numbers = jnp.arange(count, dtype=jnp.uint32)
+    return numbers if isinstance(first, int) and first == 0 else numbers + jnp.asarray(first, jnp.uint32)
 
 
 def threefry(key_0: Any, key_1: Any, word_0: Any, word_1: Any) -> tuple[jax.Array, jax.Array]:

@@ -79,12 +79,12 @@ def _from_module(
     step_size: float | None,
     consensus: float | None,
 ) -> Plan:
-    problem = experiments.import_problem(reference, num_agents)
+    count = num_agents or experiments.import_problem(reference, None).num_agents
     if num_steps is None or step_size is None:
         raise PlanError(
             f"{reference} is your own problem: say how to sample it with --steps and --step-size (or --auto)"
         )
-    network = _graph(graph or "ring", num_agents or problem.num_agents)
+    network = _graph(graph or "ring", count)
     pull = consensus or (0.9 * network.proven_consensus_limit if network.num_edges else 1.0)
     return Plan(problem=reference, graph=network, sampler=dula(step_size, pull), num_steps=num_steps)
 

@@ -43,6 +43,19 @@ Consensus = Annotated[float | None, typer.Option("--consensus", help="A constant
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="1 samples the posterior.")]
 DType = Annotated[str | None, typer.Option("--dtype", help="float32 or float64.")]
 Auto = Annotated[bool, typer.Option("--auto", help="Choose the step sizes by `suggest`.")]
+Devices = Annotated[
+    int | None, typer.Option("--devices", min=1, help="Devices of a mesh, of all processes together.")
+]
+ModelDevices = Annotated[
+    int | None, typer.Option("--model-devices", min=1, help="Devices that share one agent's parameters.")
+]
+Coordinator = Annotated[str | None, typer.Option("--coordinator", help="HOST:PORT at which process 0 waits.")]
+NumProcesses = Annotated[int | None, typer.Option("--num-processes", min=1, help="How many processes there are.")]
+ProcessId = Annotated[int | None, typer.Option("--process-id", min=0, help="Which of them this is, from 0.")]
+JoinSeconds = Annotated[
+    int | None, typer.Option("--join-seconds", min=1, help="How long to wait for the other processes.")
+]
+CheckpointSeconds = Annotated[float, typer.Option("--checkpoint-seconds", min=0.0, help="How often to checkpoint.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run (by default runs/NAME-TIME).")]
 
 
@@ -50,12 +63,16 @@ class Engine(StrEnum):
     """Where sampling happens."""
 
     SIMULATE = "simulate"
+    MESH = "mesh"
     PEERS = "peers"
 
 
 EngineName = Annotated[
     Engine,
-    typer.Option("--engine", help="simulate: all agents in this process. peers: each in one of its own, over TLS."),
+    typer.Option(
+        "--engine",
+        help="simulate: all agents in this process. mesh: spread over devices. peers: each a process, over TLS.",
+    ),
 ]
 
 
@@ -76,45 +93,63 @@ def run(
     dtype: DType = None,
     auto: Auto = False,
     engine: EngineName = Engine.SIMULATE,
+    devices: Devices = None,
+    model_devices: ModelDevices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
+    join_seconds: JoinSeconds = None,
+    checkpoint_seconds: CheckpointSeconds = 10.0,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Sample a posterior over a network of agents, and report."""
-    from consilience.cli import display
-    from consilience.experiments import load_problem
-    from consilience.runs.directory import require_free
-    from consilience.sampling import sample
-    from consilience.studies import start_study
-    from consilience.suggestions import suggest
-    from consilience.targets import main_plan, plans_for
+    from consilience.cli import meshes
 
-    path = out or default_path(target)
-    require_free(path)
-    options: dict[str, Any] = {
-        "num_agents": agents, "graph": graph, "num_steps": steps, "burn_in": burn_in, "store_every": store_every,
-        "num_chains": runs or chains, "seed": seed, "batch_size": batch_size, "step_size": step_size,
-        "consensus": consensus, "temperature": temperature, "dtype": dtype, "auto": auto,
-    }  # fmt: skip
-    one_network = engine is Engine.PEERS  # of a study, its main one
-    plans = {"run": main_plan(target, **options)} if one_network else plans_for(target, **options)
-    if auto:
-        chosen = {
-            name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
-            for name, plan in plans.items()
-        }
-        plans = {name: suggestion.plan for name, suggestion in chosen.items()}
-        if not as_json:
-            display.print_suggestions(list(chosen.values()))
-    if engine is Engine.PEERS:
-        _sample_by_peers(plans["run"], path, as_json)
-        return
-    with display.Display(quiet=as_json) as screen:
-        if len(plans) > 1:
-            start_study(target, plans, path, screen.follow)
-        else:
-            (plan,) = plans.values()
-            sample(load_problem(plan), plan, path, progress=screen.follow(plan), theory=True)
-    _finish(path, as_json)
+    with meshes.meeting(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
+        from consilience.cli import display
+        from consilience.experiments import load_problem
+        from consilience.runs.directory import require_free
+        from consilience.sampling import sample
+        from consilience.studies import start_study
+        from consilience.suggestions import suggest
+        from consilience.targets import main_plan, plans_for
+
+        mesh = meshes.settings_for(engine, devices, model_devices)
+        path = out or default_path(target)
+        if meshes.is_first():
+            require_free(path)
+        options: dict[str, Any] = {
+            "num_agents": agents, "graph": graph, "num_steps": steps, "burn_in": burn_in, "store_every": store_every,
+            "num_chains": runs or chains, "seed": seed, "batch_size": batch_size, "step_size": step_size,
+            "consensus": consensus, "temperature": temperature, "dtype": dtype, "auto": auto,
+        }  # fmt: skip
+        one_network = engine == "peers"  # of a study, its main one
+        plans = {"run": main_plan(target, **options)} if one_network else plans_for(target, **options)
+        if auto:
+            chosen = {
+                name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
+                for name, plan in plans.items()
+            }
+            plans = {name: suggestion.plan for name, suggestion in chosen.items()}
+            if not as_json and meshes.is_first():
+                display.print_suggestions(list(chosen.values()))
+        if one_network:
+            _sample_by_peers(plans["run"], path, as_json)
+            return
+        with display.Display(quiet=as_json or not meshes.is_first()) as screen:
+            if len(plans) > 1:
+                meshes.require_no_study(mesh)
+                start_study(target, plans, path, screen.follow)
+            else:
+                (plan,) = plans.values()
+                problem = meshes.own_problem(plan, mesh)
+                sample(
+                    problem, plan, path, engine=mesh or engine, progress=screen.follow(plan), theory=True,
+                    checkpoint_seconds=checkpoint_seconds,
+                )  # fmt: skip
+        if meshes.is_first():
+            _finish(path, as_json)
 
 
 def reproduce(
@@ -134,20 +169,43 @@ def reproduce(
     typer.echo(f"Report: {page}")
 
 
-def resume(path: RunPath, as_json: Json = False) -> None:
-    """Continue a run (or a study) that was interrupted."""
-    from consilience import sampling, studies
-    from consilience.cli import display
+def resume(
+    path: RunPath,
+    devices: Devices = None,
+    model_devices: ModelDevices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
+    join_seconds: JoinSeconds = None,
+    checkpoint_seconds: CheckpointSeconds = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Continue a run (or a study) that was interrupted; a run on a mesh also with other devices or processes."""
+    from consilience.cli import meshes
 
     if (path / "network").is_dir():
         _sample_by_peers(None, path, as_json)
         return
-    with display.Display(quiet=as_json) as screen:
-        if studies.is_study(path):
-            studies.continue_study(path, screen.follow)
-        else:
-            sampling.resume(path, progress=screen.follow(sampling.Run(path).plan), theory=True)
-    _finish(path, as_json)
+    engine = meshes.engine_of(path)
+    with meshes.meeting(engine, devices, path, coordinator, num_processes, process_id, join_seconds):
+        from consilience import sampling, studies
+        from consilience.cli import display
+
+        mesh = meshes.settings_for(engine, devices, model_devices)
+        with display.Display(quiet=as_json or not meshes.is_first()) as screen:
+            if studies.is_study(path):
+                studies.continue_study(path, screen.follow)
+            else:
+                plan = sampling.Run(path).plan
+                sampling.resume(
+                    path,
+                    engine=mesh,
+                    progress=screen.follow(plan),
+                    theory=True,
+                    checkpoint_seconds=checkpoint_seconds,
+                )
+        if meshes.is_first():
+            _finish(path, as_json)
 
 
 def report(paths: RunPaths, out: Whole = None, as_json: Json = False) -> None:

@@ -301,3 +301,30 @@ def _network(nodes: Sequence[Mapping[str, Any]], rates: Mapping[int, float] | No
         done = [str(one["agent"]), f"{one['round']:,}", f"{one['num_rounds']:,}", *rate, f"{one['durable']:,}"]
         table.add_row(*done, distance, neighbours, str(one["messages"]["rejected"]))
     return table
+
+
+def print_costs(plan: Plan, costs: Mapping[str, Any], rates: Mapping[str, float], repeated: bool) -> None:
+    """What a mesh would cost, by device."""
+    table = Table("", "", box=None, show_header=False, padding=(0, 2))
+    axes = " × ".join(f"{costs[f'devices_along_{name}']} along {name}" for name in ("chains", "agents", "model"))
+    fewest, most = costs["fewest_agents_per_device"], costs["agents_per_device"]
+    rows = {
+        "devices": f"{costs['devices']} ({axes})",
+        "agents per device": f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}",
+        "edges cut": f"{costs['edges_cut']:,} of {plan.graph.num_edges:,} ({plan.graph.name})",
+        "sent per step and device": f"{costs['bytes_sent_per_step']:,} bytes in {costs['rounds']} permutations",
+        "memory per device": f"{costs['memory_bytes'] / 2**20:,.1f} MiB (state: {costs['state_bytes']:,} bytes)",
+        "work per step and device": f"{costs['flops_per_step']:,.0f} operations, "
+        f"{costs['memory_traffic_per_step'] / 1e6:,.2f} MB to and from memory",
+        "time per step": f"{1e6 * costs['compute_seconds']:,.1f} µs of work (memory "
+        f"{rates['memory_bandwidth'] / 1e9:g} GB/s), "
+        f"{1e6 * costs['network_seconds']:,.1f} µs of network ({rates['bandwidth'] / 1e9:g} GB/s, "
+        f"{1e6 * rates['latency']:g} µs)",
+        "expected speed-up": f"{costs['speed_up']:.2f} times one device, of {costs['devices']}",
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    console = _console()
+    console.print(table, highlight=False)
+    if repeated:
+        console.print("\nThe experiment has too few data for so many agents: those of its own network were repeated.")

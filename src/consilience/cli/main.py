@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli import commands, data, network, planning
+from consilience.cli import commands, data, meshes, network, planning
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
 
@@ -31,6 +31,7 @@ app.command("theory")(planning.theory)
 app.command("suggest")(planning.suggest)
 app.command("node")(network.node)
 app.add_typer(network.app, name="network")
+app.add_typer(meshes.app, name="mesh")
 app.add_typer(data.app, name="data")
 app.command("experiments")(commands.experiments)
 

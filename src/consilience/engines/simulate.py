@@ -1,10 +1,6 @@
 """All agents of all chains in one compiled program: the default engine, and the oracle for the others.
 
-The program is two nested loops. The outer one goes over blocks of steps: it computes what the steps of a
-block need besides the state (noise, step sizes, rows of minibatches) at once, and measures the consensus
-error. The inner one goes over the block's steps: gradient, mixing, update, and a write into the slot of the
-draw that the step belongs to (the last step of a slot stays). The number of steps is an argument, so one
-program serves every segment, and a position depends only on the step, not on how a run was cut.
+The program itself is in `program.py`.
 
 Chains are independent, so they are sampled in up to four groups, each by the same program in a thread of its own.
 The groups depend on the number of chains alone: the draws do not depend on the number of cores.
@@ -23,6 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Segment
+from consilience.engines.program import (
+    BLOCK_NUMBERS,
+    LONGEST_BLOCK,
+    Local,
+    each,
+    longest_segment,
+    run_segment,
+    sizes_of,
+)
 from consilience.engines.rows import Rows
 from consilience.errors import PlanError, ProblemError
 from consilience.gradients import network_gradients
@@ -31,11 +36,6 @@ from consilience.plans import Plan
 from consilience.problems import Parameters, Problem, initial_positions, require_usable
 from consilience.randomness import Purpose, agent_keys, normals
 
-_BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache
-_LONGEST_BLOCK = 32  # longer ones get split among threads, which then wait for each other
-_BUFFER_BYTES = 2**24  # draws kept in memory until a segment ends
-_MOST_SLOTS = 2**16
-_LONGEST_SEGMENT = 2**22
 _MOST_GROUPS = 4
 _FEWEST_CHAINS = 4  # in a group: fewer leave vector units idle
 
@@ -64,17 +64,14 @@ class Simulation:
         """Blocks that fit the cache, segments that fit the buffer; from sizes alone, never from timing."""
         plan, size = self.plan, self.parameters.size
         numbers = len(self._groups[0]) * plan.num_agents * (size + (plan.batch_size or 0))
-        slot_bytes = plan.num_chains * plan.num_agents * size * self.dtype.itemsize
-        slots = max(1, min(_MOST_SLOTS, _BUFFER_BYTES // slot_bytes, plan.num_draws))
-        longest = min(slots * plan.store_every, plan.num_steps, _LONGEST_SEGMENT)
-        self.block_steps = max(1, min(_LONGEST_BLOCK, _BLOCK_NUMBERS // numbers, longest))
-        self._blocks = max(1, longest // self.block_steps)
-        self.max_steps = self._blocks * self.block_steps
-        self._slots = math.ceil(self.max_steps / plan.store_every) + 1
+        longest = longest_segment(plan, size, self.dtype.itemsize)
+        self.block_steps = max(1, min(LONGEST_BLOCK, BLOCK_NUMBERS // numbers, longest))
+        self._sizes = sizes_of(plan, longest, self.block_steps, self.block_steps)
+        self.max_steps = self._sizes.max_steps
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step."""
-        return _each(self.plan.sampler.init)(self._start)
+        return each(self.plan.sampler.init)(self._start)
 
     def compile(self) -> None:
         """Compile the program for segments of any length, once for each size of a group of chains."""
@@ -126,7 +123,7 @@ class Simulation:
 
         def bad_after(steps: int) -> np.ndarray:
             reached = self.advance(state, first_step, steps)[0] if steps else state
-            positions = np.asarray(_each(self.plan.sampler.position)(reached))
+            positions = np.asarray(each(self.plan.sampler.position)(reached))
             return ~np.isfinite(positions).all(-1)
 
         if not bad_after(num_steps).any():
@@ -141,53 +138,23 @@ class Simulation:
     def _segment(
         self, state: Any, keys: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any
     ) -> tuple[Any, jax.Array, jax.Array]:
-        plan, length = self.plan, self.block_steps
-        shape = (*keys[Purpose.NOISE].shape, self.parameters.size)
-        draws = jnp.zeros((self._slots + 1, *shape), self.dtype)  # the last slot takes what is not stored
-        consensus = jnp.zeros((self._blocks, shape[0]), self.dtype)
-
-        def block(b: Any, carry: Any) -> Any:
-            state, draws, consensus = carry
-            steps = first_step + b * length + jnp.arange(length, dtype=jnp.int32)
-            numbers = jax.vmap(self._coefficients)(steps)
-            noise = normals(keys[Purpose.NOISE], steps, self.parameters.size, self.dtype)
-            rows = jax.vmap(partial(self._data.chosen_rows, keys[Purpose.BATCH]))(steps)
-            slots = (steps - plan.burn_in) // plan.store_every - first_draw
-            slots = jnp.where(steps < plan.burn_in, self._slots, slots)
-
-            def step(j: Any, carry: Any) -> Any:
-                state, draws = carry
-                own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
-                now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
-                state = self._step(state, now, own, chosen, data)
-                positions = _each(plan.sampler.position)(state)
-                return state, jax.lax.dynamic_update_index_in_dim(draws, positions, slots[j], 0)
-
-            here = jnp.minimum(length, num_steps - b * length)
-            state, draws = jax.lax.fori_loop(0, here, step, (state, draws))
-            error = _consensus_error(_each(plan.sampler.position)(state))
-            return state, draws, jax.lax.dynamic_update_index_in_dim(consensus, error, b, 0)
-
-        blocks = (num_steps + length - 1) // length
-        return jax.lax.fori_loop(0, blocks, block, (state, draws, consensus))
-
-    def _coefficients(self, k: Any) -> Any:
-        numbers = self.plan.sampler.coefficients(k, self.plan.num_agents)
-        return jax.tree.map(lambda number: jnp.asarray(number, self.dtype), numbers)
-
-    def _step(self, state: Any, numbers: Any, noise: Any, rows: Any, data: Any) -> Any:
-        sampler = self.plan.sampler
-        disagreement = jax.vmap(self._disagreement)(_each(sampler.share)(state))
-        positions = _each(sampler.position)(state)
+        size = self.parameters.size
         shards, row_weights, scale = data
-        used = self._data.used(shards, rows)
-        own = rows is not None or self._data.per_chain
-        gradient = self._gradients(positions, used, row_weights, scale, own)
 
-        def one_agent(state: Any, gradient: Any, disagreement: Any, noise: Any) -> Any:
-            return sampler.step(state, gradient, disagreement, numbers, noise)
+        def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
+            used = self._data.used(shards, rows)
+            own = rows is not None or self._data.per_chain
+            return self._gradients(positions, used, row_weights, scale, own)
 
-        return _each(one_agent)(state, gradient, disagreement, noise)
+        local = Local(
+            shape=(*keys[Purpose.NOISE].shape, size),
+            noise=lambda steps: normals(keys[Purpose.NOISE], steps, size, self.dtype),
+            chosen_rows=partial(self._data.chosen_rows, keys[Purpose.BATCH]),
+            gradients=gradients,
+            disagreement=jax.vmap(self._disagreement),
+            consensus_error=_consensus_error,
+        )
+        return run_segment(self.plan, self._sizes, self.dtype, local, state, first_step, num_steps, first_draw)
 
 
 def require_matching(problem: Problem, plan: Plan) -> None:
@@ -197,25 +164,30 @@ def require_matching(problem: Problem, plan: Plan) -> None:
             f"the problem has {problem.num_agents} shards but the graph has {plan.num_agents} agents: give "
             "every agent one shard"
         )
+    require_replicas(problem, plan)
+    require_batches(problem.shard_sizes, plan)
+
+
+def require_replicas(problem: Problem, plan: Plan) -> None:
+    """Check that a problem whose chains have data of their own has them for every chain."""
     if problem.replicas is not None and len(problem.replicas) != plan.num_chains:
         raise ProblemError(
             f"the problem has data for {len(problem.replicas)} chains but the plan has {plan.num_chains}: give every "
             "chain its own, or all the same"
         )
-    smallest = int(problem.shard_sizes.min())
+
+
+def require_batches(shard_sizes: np.ndarray, plan: Plan) -> None:
+    """Check that minibatches are no larger than the shards of all agents."""
+    smallest = int(shard_sizes.min())
     if plan.batch_size is not None and plan.batch_size > smallest:
-        agent = int(problem.shard_sizes.argmin())
+        agent = int(shard_sizes.argmin())
         raise PlanError(
             f"batch_size = {plan.batch_size} is larger than the shard of agent {agent} ({smallest} rows): "
             f"take at most {smallest}, or leave batch_size out to use full shards"
         )
-    if plan.batch_size is not None and plan.batch_size * int(problem.shard_sizes.max()) >= 2**32:
+    if plan.batch_size is not None and plan.batch_size * int(shard_sizes.max()) >= 2**32:
         raise PlanError("batch_size times the largest shard must stay below 2^32: take a smaller batch")
-
-
-def _each(function: Any) -> Any:
-    """Map over chains and agents."""
-    return jax.vmap(jax.vmap(function))
 
 
 def _consensus_error(positions: jax.Array) -> jax.Array:

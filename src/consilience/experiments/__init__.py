@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +26,10 @@ def find(name: str | None) -> Experiment | None:
     return EXPERIMENTS.get(name or "")
 
 
-def load_problem(plan: Plan, agent: int | None = None) -> Problem:
+def load_problem(plan: Plan, agents: Sequence[int] | None = None) -> Problem:
     """The problem that a plan names: an experiment's, or the attribute of a module.
 
-    With an agent, a module's function that takes one makes that agent's part alone.
+    With agents, their part alone; a module's function that takes an agent then makes no other's.
     """
     if plan.problem is None:
         raise PlanError(
@@ -37,15 +38,17 @@ def load_problem(plan: Plan, agent: int | None = None) -> Problem:
         )
     experiment = find(plan.problem)
     if experiment is not None:
-        return experiment.problem_of(plan)
-    return import_problem(plan.problem, plan.num_agents, agent)
+        found = experiment.problem_of(plan)
+    else:
+        found = import_problem(plan.problem, plan.num_agents, agents)
+    return found if agents is None or found.network_size is not None else found.of_agents(agents)
 
 
-def import_problem(reference: str, num_agents: int | None, agent: int | None = None) -> Problem:
+def import_problem(reference: str, num_agents: int | None, agents: Sequence[int] | None = None) -> Problem:
     """The problem at `module:attribute`: a `Problem`, or a function of the number of agents that makes one.
 
     A function of the number of agents and an agent returns a problem with that agent's shard alone; it is called for
-    one agent on a node, which so loads no other's data, and for all of them elsewhere.
+    the given agents, which so load no other's data, or for all of them.
     """
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute:
@@ -65,22 +68,21 @@ def import_problem(reference: str, num_agents: int | None, agent: int | None = N
         if wanted and num_agents is None:
             raise PlanError(f"{reference} is a function of the number of agents: give --agents")
         if wanted == 2:
-            return _of_agents(found, num_agents or 1, agent)
+            return _of_agents(found, num_agents or 1, agents)
         made = found(num_agents) if wanted else found()
         if isinstance(made, Problem):
             return made
     raise ProblemError(f"{reference} is neither a Problem nor a function that returns one")
 
 
-def _of_agents(function: Any, num_agents: int, agent: int | None) -> Problem:
-    """The problem of one agent, or of all of them put together, from a function that makes single ones."""
-    made = [_made(function, num_agents, one) for one in (range(num_agents) if agent is None else [agent])]
+def _of_agents(function: Any, num_agents: int, agents: Sequence[int] | None) -> Problem:
+    """The problem of some agents, or of all of them put together, from a function that makes single ones."""
+    made = [_made(function, num_agents, one) for one in (range(num_agents) if agents is None else agents)]
     for one in made:
         if not isinstance(one, Problem) or len(one.shards) != 1:
             raise ProblemError("a function of the number of agents and an agent must return a Problem with one shard")
-    if agent is not None:
-        return replace(made[0], network_size=num_agents)
-    return replace(made[0], shards=[one.shards[0] for one in made])
+    size = None if agents is None else num_agents
+    return replace(made[0], shards=[one.shards[0] for one in made], network_size=size)
 
 
 def _made(function: Any, num_agents: int, agent: int) -> Any:

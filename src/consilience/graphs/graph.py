@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import networkx
     import scipy.sparse
 
+_EXACT_LIMIT = 5000
 _DENSE_LIMIT = 600  # up to here a dense eigenvalue solver is faster than a sparse one
 
 
@@ -94,7 +95,9 @@ class Graph:
             return float(self.spectrum[-1])
         from scipy.sparse.linalg import eigsh
 
-        return float(eigsh(self.laplacian, k=1, which="LA", return_eigenvectors=False, v0=self._start)[0])
+        accuracy = 0.0 if self.num_agents <= _EXACT_LIMIT else 1e-5  # large rings' are too close to part
+        found = eigsh(self.laplacian, k=1, which="LA", return_eigenvectors=False, v0=self._start, tol=accuracy)
+        return float(found[0])
 
     @cached_property
     def algebraic_connectivity(self) -> float:

@@ -45,11 +45,11 @@ class Checkpoints:
 
     def save(self, step: int, state: Any, extra: dict[str, Any]) -> None:
         """Write the state after `step` steps; older checkpoints beyond the last two are removed."""
-        host = jax.tree.map(np.asarray, state)
-        note = {**extra, "digest": _digest(host)}
+        saved = self._content(state)
+        note = {**extra, **self._note(saved), "digest": self._digest(saved)}
         arguments = self._ocp.args
         content = arguments.Composite(
-            state=arguments.StandardSave({"leaves": jax.tree.leaves(host)}), note=arguments.JsonSave(note)
+            state=arguments.StandardSave({"leaves": jax.tree.leaves(saved)}), note=arguments.JsonSave(note)
         )
         try:
             self._manager.save(step, args=content)
@@ -64,16 +64,31 @@ class Checkpoints:
             except (MemoryError, PermissionError):
                 raise
             except Exception as error:  # a damaged file may fail in any layer below; it is reported and skipped
-                aside = self.path.with_name(f"damaged-checkpoint-{step}")
                 log.warning(
                     "the checkpoint at step %d is damaged (%s) and was put aside as %s; going back to the one "
                     "before it, or to the beginning",
-                    step, _first_line(error), aside.name,
+                    step, _first_line(error), self._put_aside(step),
                 )  # fmt: skip
-                shutil.rmtree(aside, ignore_errors=True)
-                (self.path / str(step)).rename(aside)
         self._manager.reload()
         return None
+
+    def _content(self, state: Any) -> Any:
+        """What is written of a state: all of it, from this process's memory."""
+        return jax.tree.map(np.asarray, state)
+
+    def _digest(self, saved: Any) -> str:
+        return _digest(saved)
+
+    def _note(self, saved: Any) -> dict[str, Any]:
+        """What is noted beside the state."""
+        return {}
+
+    def _put_aside(self, step: int) -> str:
+        """Move a damaged checkpoint out of the way, and say where to."""
+        aside = self.path.with_name(f"damaged-checkpoint-{step}")
+        shutil.rmtree(aside, ignore_errors=True)
+        (self.path / str(step)).rename(aside)
+        return aside.name
 
     def _read(self, step: int, example: Any) -> Checkpoint:
         arguments = self._ocp.args

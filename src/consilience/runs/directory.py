@@ -68,17 +68,30 @@ class RunDirectory:
         agents: Sequence[int] | None = None,
         *,
         presence: bool = False,
+        agents_per_chunk: int | None = None,
+        data_digest: str | None = None,
     ) -> None:
-        """Lay out a new run, with the draws of all agents or of the given ones; nothing may be there yet.
+        """Lay out a new run; nothing may be there yet.
 
-        With `presence`, every draw says whose data counted.
+        Args:
+            path: the directory.
+            problem: what is inferred.
+            plan: how.
+            parameters: the layout of the model's parameters.
+            metric_times: how often metrics will be measured.
+            engine: where it is sampled.
+            agents: whose draws are stored and in which order; by default everybody's.
+            agents_per_chunk: how many agents' draws stand in one file; by default all.
+            presence: whether every draw says whose data counted.
+            data_digest: of the data, if this process does not have all of it.
         """
         require_free(path)
         with disk_errors(path):
             draft = path.with_name(f".{path.name}.partial")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            _create_draws(draft / "draws.zarr", plan, parameters, agents or range(plan.num_agents), presence)
+            listed = range(plan.num_agents) if agents is None else agents
+            _create_draws(draft / "draws.zarr", plan, parameters, listed, agents_per_chunk or len(listed), presence)
             create_metrics(draft / "metrics.zarr", plan, metric_times)
             write_json(draft / "provenance.json", provenance(engine))
             status = {
@@ -86,7 +99,7 @@ class RunDirectory:
                 "status": "running",
                 "step": 0,
                 "plan_digest": plan.digest(),
-                "data_digest": problem.fingerprint(),
+                "data_digest": data_digest or problem.fingerprint(),
                 "engine": engine,
                 "problem_name": problem.name,
             }
@@ -116,7 +129,9 @@ class RunDirectory:
     @property
     def draws(self) -> xarray.Dataset:
         """All draws, opened lazily, dimensions `(chain, agent, draw, …)`."""
-        return _open(self.path / "draws.zarr", "posterior")
+        found = _open(self.path / "draws.zarr", "posterior")
+        numbers = found["agent"].to_numpy()
+        return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
 
     @property
     def metrics(self) -> xarray.Dataset:
@@ -172,13 +187,16 @@ def require_free(path: Path) -> None:
         raise RunError(f"{path} is not empty: choose a new directory for the run")
 
 
-def _create_draws(path: Path, plan: Plan, parameters: Parameters, agents: Sequence[int], presence: bool) -> None:
+def _create_draws(
+    path: Path, plan: Plan, parameters: Parameters, agents: Sequence[int], agents_per_chunk: int, presence: bool
+) -> None:
     lead = (plan.num_chains, len(agents), plan.num_draws)
     variables = {
         name: Variable(
             ("chain", "agent", "draw", *(f"{name}_dim_{axis}" for axis in range(len(shape)))),
             (*lead, *shape),
             plan.dtype,
+            {"agent": agents_per_chunk},
         )
         for name, shape in zip(parameters.names, parameters.shapes, strict=True)
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ class Variable:
     dimensions: tuple[str, ...]
     shape: tuple[int, ...]
     dtype: Any
+    chunked: Mapping[str, int] = field(default_factory=dict)
+    """Dimensions that are cut into chunks too, and how many entries stand in each: writers of different ones need not
+    wait for each other."""
 
 
 class GrowingGroup:
@@ -51,6 +54,7 @@ class GrowingGroup:
             ),
             0,
         )
+        self.written = self.length
 
     @classmethod
     def create(
@@ -67,10 +71,13 @@ class GrowingGroup:
         place = root.create_group(group, attributes=dict(attributes)) if group else root
         for name, variable in variables.items():
             axis = variable.dimensions.index(dimension)
+            chunks = [
+                variable.chunked.get(name, size)
+                for name, size in zip(variable.dimensions, variable.shape, strict=True)
+            ]
             entry_bytes = np.dtype(variable.dtype).itemsize * int(
-                np.prod([size for i, size in enumerate(variable.shape) if i != axis])
+                np.prod([size for i, size in enumerate(chunks) if i != axis])
             )
-            chunks = list(variable.shape)
             chunks[axis] = max(1, min(chunks[axis], _CHUNK_BYTES // entry_bytes))
             place.create_array(
                 name,
@@ -92,17 +99,24 @@ class GrowingGroup:
 
     def append(self, values: Mapping[str, np.ndarray]) -> None:
         """Add entries to all growing arrays, then show them to readers."""
+        self.write(values)
+        if self.written > self.length:
+            self.commit(self.written)
+
+    def write(self, values: Mapping[str, np.ndarray], within: Mapping[str, slice] | None = None) -> None:
+        """Add entries that readers do not see before `commit`.
+
+        `within` says which part of other dimensions the values are for, if they are not for all of it.
+        """
         added = 0
         for name, new in values.items():
-            array = self._arrays[name]
-            axis = self._axis(name)
-            added = new.shape[axis]
-            place: list[slice] = [slice(None)] * new.ndim
-            place[axis] = slice(self.length, self.length + added)
+            dimensions = self._described[name]["dimension_names"]
+            place = [(within or {}).get(dimension, slice(None)) for dimension in dimensions]
+            added = new.shape[self._axis(name)]
+            place[self._axis(name)] = slice(self.written, self.written + added)
             if added:
-                array[tuple(place)] = new
-        if added:
-            self.commit(self.length + added)
+                self._arrays[name][tuple(place)] = new
+        self.written += added
 
     def commit(self, length: int) -> None:
         """Make the first `length` entries what readers see; a shorter length forgets the rest."""
@@ -118,6 +132,8 @@ class GrowingGroup:
             metadata[self.group] = _read_document(self.path / self.group)
         consolidated = {"kind": "inline", "must_understand": False, "metadata": metadata}
         write_text(self.path / "zarr.json", json.dumps({**self._document, "consolidated_metadata": consolidated}))
+        if length < self.length:
+            self.written = length
         self.length = length
 
     def _axis(self, name: str) -> int:

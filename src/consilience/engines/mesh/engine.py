@@ -1,0 +1,325 @@
+"""Agents spread over devices and hosts: the program of `simulate` on every device, messages by `ppermute`.
+
+One program runs on all devices (`shard_map` over the axes `chains`, `agents` and `model` of a mesh). A device holds
+the states and data of its agents and chains, exchanges messages along the edges that are cut (`exchange.py`) and
+otherwise works as `simulate` does. The numbers of an agent depend on seed, chain, agent and step alone, so the draws
+are those of `simulate` up to rounding, whatever the number of devices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from consilience.engines.base import Segment
+from consilience.engines.mesh.data import Held, MeshData, sizes_in_line
+from consilience.engines.mesh.devices import MeshSettings, make_mesh
+from consilience.engines.mesh.exchange import Exchange
+from consilience.engines.mesh.joining import place
+from consilience.engines.mesh.layout import Layout, agents_per_group
+from consilience.engines.mesh.model_axis import ModelAxis
+from consilience.engines.mesh.team import Team
+from consilience.engines.program import (
+    BLOCK_NUMBERS,
+    LONGEST_BLOCK,
+    Local,
+    Sizes,
+    each,
+    longest_segment,
+    run_segment,
+    sizes_of,
+)
+from consilience.engines.simulate import require_batches, require_replicas
+from consilience.errors import ProblemError
+from consilience.plans import Plan
+from consilience.problems import Parameters, Problem, initial_positions, require_usable
+from consilience.randomness import Purpose, agent_keys, normals
+from consilience.version import __version__
+
+_DRAWS = Spec(None, "chains", "agents", "model")
+
+
+class Mesh:
+    """Samples every agent of every chain on the devices of one process or of several.
+
+    Args:
+        problem: with the shards of all agents, or in each of several processes with those of `own_agents`.
+        plan: how.
+        settings: which devices; by default all.
+    """
+
+    def __init__(self, problem: Problem, plan: Plan, settings: MeshSettings | None = None) -> None:
+        self.plan, self.team = plan, Team()
+        self.team.require_same(
+            "another plan, version or setting",
+            _identity(plan, settings),
+            "start all processes with the same command, but for --process-id, and the same packages",
+        )
+        self.mesh, self.axes, self.layout = _laid_out(plan, settings)
+        self.dtype = jnp.dtype(plan.dtype)
+        own = self._own_part(problem)
+        self.problem, self.parameters = own, Parameters.of(own, self.dtype)
+        self.model = ModelAxis(self.axes.model, self.parameters.size)
+        require_replicas(own, plan)
+        sizes = sizes_in_line(own, self.layout, self.team)
+        require_batches(sizes[np.argsort(self.layout.line)], plan)
+        self._data = MeshData(own, plan, self.dtype, self.layout, self.team, sizes)
+        self.team.attempt(self._require_usable)
+        self.exchange = Exchange.of(plan.graph, self.layout, self.dtype)
+        self._padded_chains = self.axes.chains * -(-plan.num_chains // self.axes.chains)
+        self._gradients = self.model.gradients(own, self.parameters)
+        self._choose_sizes()
+        self.held = self._data.on_devices(
+            self.mesh, self._data.host_arrays(self._padded_chains, self.exchange.tables)
+        )
+        self._program: Any = None
+
+    def _own_part(self, problem: Problem) -> Problem:
+        """The shards of this process, in line."""
+        ranks = self.layout.ranks_of_process(self.team.index)
+        if problem.num_agents == self.plan.num_agents:
+            return problem.of_agents(self.layout.line[ranks].tolist())
+        if problem.num_agents == len(ranks) and problem.network_size == self.plan.num_agents:
+            return problem
+        raise ProblemError(
+            f"the problem has {problem.num_agents} shards but the graph has {self.plan.num_agents} agents: give "
+            "every agent one shard"
+        )
+
+    def _require_usable(self) -> None:
+        """Check the model where the agents of this process start, without the network."""
+        keys = agent_keys(self.plan.seed, Purpose.INIT, [0], self.agents[self.store_rows])
+        with jax.default_device(self.mesh.local_devices[0]):
+            start = initial_positions(self.problem, self.parameters, keys, self.dtype)
+            require_usable(self.problem, self.parameters, start[0], self.problem.stacked_shards(self.dtype))
+
+    def _choose_sizes(self) -> None:
+        """Blocks and segments from the plan alone, so that a run goes on with other devices; their parts fit here."""
+        plan, size = self.plan, self.parameters.size
+        longest = longest_segment(plan, size, self.dtype.itemsize)
+        self.block_steps = max(1, min(LONGEST_BLOCK, longest))
+        here = self._padded_chains // self.axes.chains * self.layout.capacity
+        numbers = here * (self.model.slice_size + (plan.batch_size or 0))
+        part = max(1, min(self.block_steps, BLOCK_NUMBERS // numbers))
+        part = next(steps for steps in range(part, 0, -1) if self.block_steps % steps == 0)
+        self.sizes = sizes_of(plan, longest, self.block_steps, part)
+        self.max_steps = self.sizes.max_steps
+
+    @property
+    def agents(self) -> np.ndarray:
+        """All agents in the order in which they are stored."""
+        return self.layout.line
+
+    @property
+    def agents_per_group(self) -> int:
+        """How many agents' draws are stored together; a process holds whole groups."""
+        return agents_per_group(self.plan.num_agents)
+
+    @property
+    def store_rows(self) -> slice:
+        """Which of the stored agents this process holds."""
+        first, end = self.layout.process_starts[self.team.index : self.team.index + 2]
+        return slice(int(first), int(end))
+
+    @property
+    def own_is_agent(self) -> np.ndarray:
+        """Which places of this process are an agent's own, not left over."""
+        return self.layout.is_agent[self._data.devices].reshape(-1)
+
+    def spread(self, leaf: np.ndarray, shape: Any) -> jax.Array:
+        """An array `(chains, agents, …)` of all agents in line, laid out on the devices."""
+        chains = np.minimum(np.arange(shape.shape[0]), self.plan.num_chains - 1)
+        places = self.layout.rank_at[self._data.devices].reshape(-1)
+        own = leaf[chains][:, places]
+        filling = [(0, wanted - there) for wanted, there in zip(shape.shape[2:], own.shape[2:], strict=True)]
+        own = np.pad(own, [(0, 0), (0, 0), *filling])
+        return jax.make_array_from_process_local_data(shape.sharding, own, shape.shape)
+
+    # --- the program -------------------------------------------------------------------------------------------
+
+    def initial_state(self) -> Any:
+        """The sampler's state of every chain and agent before the first step, on the devices."""
+
+        def start(held: Held) -> Any:
+            keys = agent_keys(self.plan.seed, Purpose.INIT, held.chain_numbers, held.agent_numbers)
+            positions = initial_positions(self.problem, self.parameters, keys, self.dtype)
+            return each(self.plan.sampler.init)(self.model.own_slice(positions))
+
+        return jax.jit(self._on_each_device(start, (self._held_specs,), self._state_specs))(self.held)
+
+    def compile(self) -> None:
+        """Compile the program for segments of any length."""
+        if self._program is None:
+            self._program = self.lowered(self.held).compile()
+
+    def lowered(self, held: Held, sizes: Sizes | None = None) -> Any:
+        """The program before compilation, for segments of other sizes if they are given."""
+        number = Spec()
+        program = self._on_each_device(
+            partial(self._segment, sizes or self.sizes),
+            (self._state_specs, number, number, number, self._held_specs),
+            (self._state_specs, _DRAWS, Spec(None, "chains")),
+        )
+        numbers = [jax.ShapeDtypeStruct((), jnp.int32)] * 3
+        return jax.jit(program, donate_argnums=0).lower(self.state_shapes(), *numbers, held)
+
+    def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
+        """Make `num_steps` steps from `first_step`; uses up the given state, whose buffers the new one takes."""
+        self.compile()
+        first_draw = self.plan.draws_after(first_step)
+        numbers = (np.int32(first_step), np.int32(num_steps), np.int32(first_draw))
+        new_state, draws, consensus = self._program(state, *numbers, self.held)
+        last_step = first_step + num_steps
+        blocks = math.ceil(num_steps / self.block_steps)
+        measured = np.minimum(first_step + self.block_steps * np.arange(1, blocks + 1), last_step)
+        complete = self.plan.draws_after(last_step) - first_draw
+        errors = local_part(consensus)[:blocks, : self.plan.num_chains]
+        return new_state, Segment(last_step, self._own_draws(draws, complete), measured, errors, first_draw)
+
+    def is_finite(self, state: Any) -> bool:
+        """Whether all numbers of the state are finite, in all processes."""
+        return not self._bad_positions(state).any()
+
+    def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
+        """Bisect a segment for the first step after which a position is not finite."""
+
+        def bad_after(steps: int) -> np.ndarray:
+            reached = jax.tree.map(jnp.copy, state)
+            return self._bad_positions(self.advance(reached, first_step, steps)[0] if steps else reached)
+
+        if not bad_after(num_steps).any():
+            return None
+        good, bad = 0, num_steps
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if bad_after(middle).any() else (middle, bad)
+        chain, place = np.argwhere(bad_after(bad))[0]
+        rank = self.layout.rank_at.reshape(-1)[place]
+        return first_step + bad, min(int(chain), self.plan.num_chains - 1), int(self.agents[rank])
+
+    # --- what the state is -------------------------------------------------------------------------------------
+
+    def state_shapes(self) -> Any:
+        """Shapes and places of the state's arrays."""
+        position = jax.ShapeDtypeStruct((self.model.padded_size,), self.dtype)
+        lead = (self._padded_chains, self.layout.num_devices * self.layout.capacity)
+        one = jax.eval_shape(self.plan.sampler.init, position)
+        return jax.tree.map(
+            lambda leaf, spec: jax.ShapeDtypeStruct(
+                (*lead, *leaf.shape), leaf.dtype, sharding=NamedSharding(self.mesh, spec)
+            ),
+            one,
+            self._state_specs,
+        )
+
+    @property
+    def _state_specs(self) -> Any:
+        """A leaf that is as long as the parameters is spread along `model`, any other is the same there."""
+        position = jax.ShapeDtypeStruct((self.model.padded_size,), self.dtype)
+
+        def spec(leaf: Any) -> Spec:
+            spread = leaf.shape[-1:] == (self.model.padded_size,)
+            middle = [None] * (len(leaf.shape) - 1)
+            return Spec("chains", "agents", *middle, "model") if spread else Spec("chains", "agents")
+
+        return jax.tree.map(spec, jax.eval_shape(self.plan.sampler.init, position))
+
+    @property
+    def _held_specs(self) -> Held:
+        return self._data.specs(self.held)
+
+    def _on_each_device(self, function: Any, in_specs: Any, out_specs: Any) -> Any:
+        return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+    def _bad_positions(self, state: Any) -> np.ndarray:
+        """`(chains, places)` which positions are not finite, the same in every process."""
+
+        def bad(state: Any) -> jax.Array:
+            return ~jnp.isfinite(each(self.plan.sampler.position)(state)).all(-1)
+
+        return np.asarray(jax.jit(bad, out_shardings=NamedSharding(self.mesh, Spec()))(state))
+
+    def _own_draws(self, draws: jax.Array, complete: int) -> np.ndarray:
+        """`(draws, chains, agents, size)` of the agents of this process, in line."""
+        part = local_part(draws)[:complete, : self.plan.num_chains, :, : self.parameters.size]
+        real = self.own_is_agent
+        return part if real.all() else part[:, :, real]
+
+    def _segment(self, sizes: Sizes, state: Any, first_step: Any, num_steps: Any, first_draw: Any, held: Held) -> Any:
+        """One device's part of a segment."""
+        chains, agents = held.chain_numbers, held.agent_numbers
+        keys = {
+            purpose: agent_keys(self.plan.seed, purpose, chains, agents) for purpose in (Purpose.NOISE, Purpose.BATCH)
+        }
+        tables = jax.tree.map(lambda leaf: leaf[0], held.tables)
+        rows, size = self._data.rows, self.model.slice_size
+
+        def noise(steps: jax.Array) -> jax.Array:
+            numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype, self.model.first())
+            return self.model.without_filling(numbers)
+
+        def gradients(positions: jax.Array, chosen: jax.Array | None) -> jax.Array:
+            own = chosen is not None or rows.per_chain
+            return self._gradients(positions, rows.used(held.shards, chosen), held.row_weights, held.scale, own)
+
+        local = Local(
+            shape=(chains.shape[0], agents.shape[0], size),
+            noise=noise,
+            chosen_rows=lambda k: self._data.rows_chosen(keys[Purpose.BATCH], k, held),
+            gradients=gradients,
+            disagreement=lambda messages: self.exchange.disagreement(messages, tables),
+            consensus_error=lambda positions: self._consensus_error(positions, held.is_agent),
+        )
+        return run_segment(self.plan, sizes, self.dtype, local, state, first_step, num_steps, first_draw)
+
+    def _consensus_error(self, positions: jax.Array, is_agent: jax.Array) -> jax.Array:
+        def total(values: jax.Array, axes: Any) -> jax.Array:
+            return jax.lax.psum(jnp.where(is_agent[:, None], values, 0).sum(1), axes)
+
+        mean = total(positions, "agents") / self.plan.num_agents
+        return total((positions - mean[:, None]) ** 2, ("agents", "model")).sum(-1)
+
+
+def own_agents(plan: Plan, settings: MeshSettings | None = None) -> np.ndarray:
+    """The agents of this process, in the order in which `Mesh` wants their shards."""
+    _, _, layout = _laid_out(plan, settings)
+    return layout.line[layout.ranks_of_process(place()[0])]
+
+
+def local_part(array: jax.Array) -> np.ndarray:
+    """The part of an array that lies on this process's devices; they hold a box of it."""
+    shards = {str(shard.index): shard for shard in array.addressable_shards}  # one of each that are the same
+    if len(shards) == 1:
+        return np.asarray(next(iter(shards.values())).data)
+    boxes = [
+        [slice(*part.indices(length)) for part, length in zip(shard.index, array.shape, strict=True)]
+        for shard in shards.values()
+    ]
+    first = [min(part.start for part in parts) for parts in zip(*boxes, strict=True)]
+    end = [max(part.stop for part in parts) for parts in zip(*boxes, strict=True)]
+    whole = np.empty([stop - start for start, stop in zip(first, end, strict=True)], array.dtype)
+    for box, shard in zip(boxes, shards.values(), strict=True):
+        place = tuple(slice(part.start - start, part.stop - start) for part, start in zip(box, first, strict=True))
+        whole[place] = np.asarray(shard.data)
+    return whole
+
+
+def _identity(plan: Plan, settings: MeshSettings | None) -> bytes:
+    """A digest of all that must be the same in every process."""
+    versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")]
+    chosen = (settings or MeshSettings()).model_dump_json()
+    return hashlib.sha256("|".join([plan.digest(), __version__, *versions, chosen]).encode()).digest()
+
+
+def _laid_out(plan: Plan, settings: MeshSettings | None) -> Any:
+    mesh, axes = make_mesh(settings or MeshSettings(), plan.num_agents, plan.num_chains)
+    return mesh, axes, Layout.of(plan.graph, place()[1], axes.agents)

@@ -1,0 +1,72 @@
+"""The processes of a mesh: who is the first, and how they agree before and between segments.
+
+JAX's runtime connects them; all that is exchanged here is a few numbers at a time, by `process_allgather`. A mistake
+that one process finds (a bad shard, a full disk) is told to all, so that all stop with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from consilience.engines.mesh.joining import place
+from consilience.errors import ConsilienceError, MeshError
+
+_LETTERS = 600
+
+
+class Team:
+    """All processes of this JAX runtime; one alone agrees with itself without any exchange."""
+
+    def __init__(self) -> None:
+        self.index, self.size = place()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process lays out the run, writes its small files and shows progress."""
+        return self.index == 0
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """`(processes, …)` everybody's values, which must have the same shape everywhere."""
+        values = np.atleast_1d(values)
+        if self.size == 1:
+            return values[None]
+        from jax.experimental import multihost_utils
+
+        words = np.ascontiguousarray(values).view(np.uint8)  # bytes travel unchanged, whatever precision JAX allows
+        return np.asarray(multihost_utils.process_allgather(words)).view(values.dtype).reshape(-1, *values.shape)
+
+    def stop_together(self, error: BaseException | None = None) -> None:
+        """Raise if any process has an error: its own there, elsewhere one that names the process and its words."""
+        if self.size == 1:
+            if error is not None:
+                raise error
+            return
+        text = "" if error is None else str(error) or repr(error)
+        told = np.zeros(_LETTERS, np.uint8)
+        encoded = np.frombuffer(text.encode()[:_LETTERS], np.uint8)
+        told[: len(encoded)] = encoded
+        everybody = self.gather(told)
+        if error is not None:
+            raise error
+        for process, letters in enumerate(everybody):
+            if letters.any():
+                words = bytes(letters).rstrip(b"\0").decode(errors="replace")
+                raise MeshError(f"process {process} stopped: {words}")
+
+    def require_same(self, what: str, digest: bytes, remedy: str) -> None:
+        """Check that every process has the same digest of something."""
+        everybody = self.gather(np.frombuffer(digest, np.uint8))
+        others = [process for process, own in enumerate(everybody) if (own != everybody[0]).any()]
+        if others:
+            names = ", ".join(map(str, others))
+            raise MeshError(f"process {names} has {what} than process 0: {remedy}")
+
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Call a function that may fail in one process alone; all stop if it does."""
+        try:
+            action()
+        except ConsilienceError as error:
+            self.stop_together(error)
+        self.stop_together()

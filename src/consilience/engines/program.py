@@ -1,0 +1,148 @@
+"""The program of a segment of steps, for engines that hold several agents: `simulate`, and every device of `mesh`.
+
+It is two nested loops. The outer one goes over blocks of steps and measures the consensus error after each. The inner
+one goes over the block's steps: gradient, mixing, update, and a write into the slot of the draw that the step belongs
+to (the last step of a slot stays). What steps need besides the state (noise, step sizes, rows of minibatches) is
+prepared for many of them at once: for a whole block, or for parts of it where a block would be too large. The number
+of steps is an argument, so one program serves every segment, and a position depends only on the step, not on how a
+run was cut.
+
+Engines differ in how neighbours' messages arrive, and in which part of the network and of the parameters they hold:
+`Local` says that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from consilience.plans import Plan
+
+BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache
+LONGEST_BLOCK = 32  # longer ones get split among threads, which then wait for each other
+_BUFFER_BYTES = 2**24  # draws kept in memory until a segment ends
+_MOST_SLOTS = 2**16
+_LONGEST_SEGMENT = 2**22
+
+
+class Sizes(NamedTuple):
+    """How a segment is cut: from the sizes of a problem and a plan alone, never from timing."""
+
+    block_steps: int
+    """Steps between two measurements; segments begin at multiples of it."""
+    prepared_steps: int
+    """Steps whose numbers are prepared at once, a divisor of `block_steps`."""
+    blocks: int
+    """The most blocks in a segment."""
+    slots: int
+    """The most draws that a segment touches."""
+
+    @property
+    def max_steps(self) -> int:
+        """The longest segment."""
+        return self.blocks * self.block_steps
+
+
+def longest_segment(plan: Plan, size: int, itemsize: int) -> int:
+    """The most steps whose draws fit the buffer."""
+    slot_bytes = plan.num_chains * plan.num_agents * size * itemsize
+    slots = max(1, min(_MOST_SLOTS, _BUFFER_BYTES // slot_bytes, plan.num_draws))
+    return min(slots * plan.store_every, plan.num_steps, _LONGEST_SEGMENT)
+
+
+def sizes_of(plan: Plan, longest: int, block_steps: int, prepared_steps: int) -> Sizes:
+    """Segments of at most `longest` steps, in whole blocks."""
+    blocks = max(1, longest // block_steps)
+    return Sizes(block_steps, prepared_steps, blocks, math.ceil(blocks * block_steps / plan.store_every) + 1)
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a program sees of the network, as functions that it calls while it is traced."""
+
+    shape: tuple[int, int, int]
+    """Chains, agents and parameters held here."""
+    noise: Callable[[jax.Array], jax.Array]
+    """From steps to the standard normal numbers of all of them, as one long vector."""
+    chosen_rows: Callable[[Any], jax.Array | None]
+    """From a step to the rows of its minibatches."""
+    gradients: Callable[[jax.Array, Any], jax.Array]
+    """From positions and chosen rows to the gradients."""
+    disagreement: Callable[[Any], Any]
+    """From the messages of the agents here, `(chains, agents, …)`, to their disagreement."""
+    consensus_error: Callable[[jax.Array], jax.Array]
+    """From positions to the consensus error of every chain here."""
+
+
+def run_segment(
+    plan: Plan, sizes: Sizes, dtype: Any, local: Local, state: Any, first_step: Any, num_steps: Any, first_draw: Any
+) -> tuple[Any, jax.Array, jax.Array]:
+    """State, draws `(slots, chains, agents, size)` and consensus errors `(blocks, chains)` after a segment."""
+    shape, part = local.shape, sizes.prepared_steps
+    draws = jnp.zeros((sizes.slots + 1, *shape), dtype)  # the last slot takes what is not stored
+    consensus = jnp.zeros((sizes.blocks, shape[0]), dtype)
+
+    def some_steps(first: Any, count: Any, carry: Any) -> Any:
+        """At most `prepared_steps` steps."""
+        steps = first + jnp.arange(part, dtype=jnp.int32)
+        numbers = jax.vmap(partial(_coefficients, plan, dtype))(steps)
+        noise = local.noise(steps)
+        rows = jax.vmap(local.chosen_rows)(steps)
+        slots = (steps - plan.burn_in) // plan.store_every - first_draw
+        slots = jnp.where(steps < plan.burn_in, sizes.slots, slots)
+
+        def step(j: Any, carry: Any) -> Any:
+            state, draws = carry
+            own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
+            now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
+            state = one_step(plan, local, state, now, own, chosen)
+            return state, jax.lax.dynamic_update_index_in_dim(draws, each(plan.sampler.position)(state), slots[j], 0)
+
+        return jax.lax.fori_loop(0, count, step, carry)
+
+    def block(b: Any, carry: Any) -> Any:
+        state, draws, consensus = carry
+        first, here = first_step + b * sizes.block_steps, num_steps - b * sizes.block_steps
+        if part == sizes.block_steps:
+            state, draws = some_steps(first, jnp.minimum(part, here), (state, draws))
+        else:
+            parts = (jnp.minimum(sizes.block_steps, here) + part - 1) // part
+            state, draws = jax.lax.fori_loop(
+                0,
+                parts,
+                lambda p, c: some_steps(first + p * part, jnp.minimum(part, here - p * part), c),
+                (state, draws),
+            )
+        error = local.consensus_error(each(plan.sampler.position)(state))
+        return state, draws, jax.lax.dynamic_update_index_in_dim(consensus, error, b, 0)
+
+    blocks = (num_steps + sizes.block_steps - 1) // sizes.block_steps
+    return jax.lax.fori_loop(0, blocks, block, (state, draws, consensus))
+
+
+def one_step(plan: Plan, local: Local, state: Any, numbers: Any, noise: jax.Array, rows: jax.Array | None) -> Any:
+    """All agents' messages are read before any state is replaced."""
+    sampler = plan.sampler
+    disagreement = local.disagreement(each(sampler.share)(state))
+    gradient = local.gradients(each(sampler.position)(state), rows)
+
+    def one_agent(state: Any, gradient: Any, disagreement: Any, noise: Any) -> Any:
+        return sampler.step(state, gradient, disagreement, numbers, noise)
+
+    return each(one_agent)(state, gradient, disagreement, noise)
+
+
+def each(function: Any) -> Any:
+    """Map over chains and agents."""
+    return jax.vmap(jax.vmap(function))
+
+
+def _coefficients(plan: Plan, dtype: Any, k: Any) -> Any:
+    numbers = plan.sampler.coefficients(k, plan.num_agents)
+    return jax.tree.map(lambda number: jnp.asarray(number, dtype), numbers)

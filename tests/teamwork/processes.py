@@ -1,0 +1,71 @@
+"""Teams of real processes on this machine, each the command line as a user starts it."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+
+COMMAND = [sys.executable, "-m", "consilience.cli.main"]
+SECONDS = 120
+PROBLEM = '''
+import numpy as np, os
+import consilience as cs
+
+def one(num_agents, agent):
+    """Unequal shards; every agent that is loaded leaves its number behind."""
+    with open(os.environ.get("LOADED", os.devnull), "a") as file:
+        file.write(f"{agent}\\n")
+    rng = np.random.default_rng(agent)
+    features = rng.normal(size=(5 + agent % 3, 3)).astype(np.float32)
+    return cs.models.linear_regression([(features, features.sum(1) + agent)])
+'''
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start(arguments, cwd, environment=None):
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@contextlib.contextmanager
+def team(commands, cwd, environments=None):
+    """Processes that run together; those that are left at the end are killed."""
+    places = cwd if isinstance(cwd, list) else [cwd] * len(commands)
+    made = [
+        start(command, place, environment)
+        for command, place, environment in zip(commands, places, environments or [None] * len(commands), strict=True)
+    ]
+    try:
+        yield made
+    finally:
+        for process in made:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def meeting(count, port=None, seconds=60):
+    """The options that tell each of so many processes where to meet."""
+    port = port or free_port()
+    common = ["--coordinator", f"127.0.0.1:{port}", "--num-processes", count, "--join-seconds", seconds]
+    return [[*common, "--process-id", number] for number in range(count)]
+
+
+def finished(made):
+    """Exit codes and last lines of standard error."""
+    told = []
+    for process in made:
+        _, error = process.communicate(timeout=SECONDS)
+        told.append((process.returncode, error.strip().splitlines()[-1:] or [""]))
+    return [(code, lines[0]) for code, lines in told]

@@ -1,0 +1,50 @@
+"""Clusters are known by their environment, and what the runtime says is put into words."""
+
+import signal
+
+import pytest
+
+from consilience import supervision
+from consilience.errors import MeshError, ProcessLostError
+from consilience.meetings import Meeting, cluster
+
+SLURM = {
+    "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "node[01-02]", "SLURM_NTASKS": "2", "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, None),
+        (SLURM, "Slurm"),
+        ({**SLURM, "SLURM_NTASKS": "1"}, None),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "0"}, "Kubernetes"),
+    ],
+)
+def test_a_cluster_is_known_by_its_environment(variables, expected, monkeypatch):
+    for name in SLURM:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cluster() == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "process", "kind", "words"),
+    [
+        ("unhealthy (stopped sending heartbeats):\n1, 3\nThe", 0, ProcessLostError, "process 1, 3 was lost"),
+        ("error polled from coordination service: Socket closed", 1, ProcessLostError, "process 0, the coordinator"),
+        ("DEADLINE_EXCEEDED RPC: /RegisterTask", 1, MeshError, "did not answer within 60 s"),
+        ("DEADLINE_EXCEEDED RPC: /RegisterTask", 0, MeshError, "not all 2 processes came"),
+        ("", 1, ProcessLostError, "it said nothing"),
+    ],
+)  # fmt: skip
+def test_what_the_runtime_says_in_words(said, process, kind, words):
+    meeting = Meeting(coordinator="host:1", num_processes=2, process_id=process)
+    error = supervision._in_words(-signal.SIGABRT, said, meeting, "runs/a")
+    assert isinstance(error, kind)
+    assert words in str(error)
+    if kind is ProcessLostError:
+        assert "consilience resume runs/a" in str(error)
