@@ -43,7 +43,7 @@ def finished(tmp_path_factory):
 def test_a_run_ends_with_a_table_and_the_path_of_the_report(finished):
     path, done = finished
     assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
-    assert "agent 4" in done.stdout
+    assert "agent 3" in done.stdout
     assert "network average" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no colours or bars without a terminal
     assert "steps/s" not in done.stderr
