@@ -24,7 +24,7 @@ def simulated(tmp_path_factory):
 def assert_same_run(found, simulated):
     for name in ("theta_1", "theta_2", "step"):
         np.testing.assert_allclose(found.draws[name], simulated.draws[name], atol=1e-4)
-    assert set(found.summary) == {*simulated.summary, "nodes"}
+    assert set(found.summary) == {*simulated.summary, "nodes", "participation"}
     assert found.summary["sinkhorn"] == pytest.approx(simulated.summary["sinkhorn"], abs=0.01)
 
 
