@@ -13,7 +13,7 @@ from pydantic import Field
 from consilience.errors import MeshError
 from consilience.validation import Record
 
-HEARTBEAT_SECONDS = 10
+HEARTBEAT_SECONDS = 30  # less, and a busy machine is taken for a dead one
 JOIN_SECONDS = 60
 LEAVE_SECONDS = 15
 _CLUSTERS = {

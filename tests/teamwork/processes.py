@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 COMMAND = [sys.executable, "-m", "consilience.cli.main"]
-SECONDS = 120
+SECONDS = 300
 PROBLEM = '''
 import numpy as np, os
 import consilience as cs
