@@ -87,7 +87,7 @@ def test_a_node_needs_only_its_own_shard(tmp_path):
 
     from consilience.experiments import _of_agents
 
-    alone = _of_agents(problem, 5, 3)
+    alone = _of_agents(problem, 5, [3])
     assert made == [3]
     assert (alone.num_agents, alone.prior_share) == (1, 0.2)
     together = _of_agents(problem, 5, None)
