@@ -11,49 +11,50 @@ import consilience as cs
 from consilience.networks import network_status, node_runs
 from tests.cli.test_commands import COMMAND, call, error_of
 
-OPTIONS = ["--agents", 3, "--steps", 300, "--chains", 1, "--seed", 4]
+SENSORS = "tests.test_gathering:sensors"
+OPTIONS = ["--agents", 3, "--steps", 300, "--seed", 4, "--step-size", 1e-3, "--consensus", 0.2]
 
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     path = tmp_path_factory.mktemp("simulated") / "run"
-    call("run", "gmm", *OPTIONS, "--out", path)
+    call("run", SENSORS, *OPTIONS, "--out", path)
     return cs.Run(path)
 
 
 def assert_same_run(found, simulated):
-    for name in ("theta_1", "theta_2", "step"):
+    for name in ("w", "step"):
         np.testing.assert_allclose(found.draws[name], simulated.draws[name], atol=1e-4)
     assert set(found.summary) == {*simulated.summary, "nodes", "participation"}
-    assert found.summary["sinkhorn"] == pytest.approx(simulated.summary["sinkhorn"], abs=0.01)
+    assert found.summary["agents"][1]["mean"] == pytest.approx(simulated.summary["agents"][1]["mean"], abs=1e-4)
 
 
 def test_run_by_peers_draws_what_simulate_draws(simulated, tmp_path):
     path = tmp_path / "run"
-    done = call("run", "gmm", "--engine", "peers", *OPTIONS, "--out", path)
+    done = call("run", SENSORS, "--engine", "peers", *OPTIONS, "--out", path)
     assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
     assert_same_run(cs.Run(path), simulated)
     assert (path / "network" / "runs" / "agent-2" / "summary.json").exists()
-    assert "already holds a run" in error_of("run", "gmm", "--engine", "peers", *OPTIONS, "--out", path)
+    assert "already holds a run" in error_of("run", SENSORS, "--engine", "peers", *OPTIONS, "--out", path)
 
 
 def test_a_network_from_init_to_its_report(simulated, tmp_path):
     network = tmp_path / "NET"
-    call("network", "init", "--experiment", "gmm", *OPTIONS, "--out", network)
+    call("network", "init", "--experiment", SENSORS, *OPTIONS, "--out", network)
     done = call("network", "up", network)
     assert done.stdout.strip().splitlines()[-1] == f"Report: {network / 'report' / 'report.html'}"
     assert_same_run(cs.Run(network / "report"), simulated)
     nodes = [network / "runs" / f"agent-{agent}" for agent in range(3)]
     summary = json.loads(call("report", *nodes, "--json").stdout)
     assert summary["run"] == str(network / "runs" / "whole")
-    assert summary["sinkhorn"] == cs.Run(network / "report").summary["sinkhorn"]
+    assert summary["agents"] == cs.Run(network / "report").summary["agents"]
     assert "agent 2 is not given" in error_of("report", *nodes[:2])
     assert "--out is for" in error_of("report", nodes[0], "--out", tmp_path / "elsewhere")
 
 
 def test_a_node_that_cannot_start_ends_the_network_and_says_why(tmp_path):
     network = tmp_path / "NET"
-    call("network", "init", "--experiment", "gmm", *OPTIONS, "--out", network)
+    call("network", "init", "--experiment", SENSORS, *OPTIONS, "--out", network)
     (network / "certificates" / "agent-1.key").unlink()
     told = error_of("network", "up", network, code=1)
     assert "agent-1 failed" in told
@@ -62,7 +63,7 @@ def test_a_node_that_cannot_start_ends_the_network_and_says_why(tmp_path):
 
 def test_a_stopped_network_leaves_checkpoints(tmp_path):
     network = tmp_path / "NET"
-    call("network", "init", "--experiment", "gmm", *OPTIONS, "--steps", 100_000, "--out", network)
+    call("network", "init", "--experiment", SENSORS, *OPTIONS, "--steps", 100_000, "--out", network)
     assert "no node of" in error_of("network", "down", network)
     up = subprocess.Popen([*COMMAND, "network", "up", str(network)], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
