@@ -19,8 +19,7 @@ def main(kind: str, devices: int, cores: int) -> None:
     from consilience.engines.mesh.devices import make_virtual_devices
 
     make_virtual_devices(devices)
-    import jax
-
+    from benchmarks.setting import all_steps
     from benchmarks.timing import seconds_of
     from consilience.engines import Mesh, MeshSettings, Simulation
     from consilience.experiments import EXPERIMENTS
@@ -33,17 +32,10 @@ def main(kind: str, devices: int, cores: int) -> None:
         engine = Simulation(problem, plan)
     engine.compile()
 
-    def all_steps() -> None:
-        state, step = engine.initial_state(), 0
-        while step < plan.num_steps:
-            state, segment = engine.advance(state, step, min(engine.max_steps, plan.num_steps - step))
-            jax.block_until_ready(state)
-            step = segment.last_step
-
-    all_steps()
+    all_steps(engine, plan)
     print("ready", flush=True)
     for _ in sys.stdin:
-        print(seconds_of(all_steps) / plan.num_steps, flush=True)
+        print(seconds_of(lambda: all_steps(engine, plan)) / plan.num_steps, flush=True)
 
 
 if __name__ == "__main__":

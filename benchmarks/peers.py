@@ -160,18 +160,18 @@ def _part(part: str, path: str) -> float:
     plan = Plan.load(settings.plan)
     node = Node(own_problem(plan, settings.agent), plan, settings)
     node.compile()
-    others = np.zeros((len(node.weights), *node.codec.shape), node.dtype)
+    step, state = node.step, node.initial_state().sampler
+    others = np.zeros((len(node.weights), *step.shape), step.dtype)
     exchange = _Exchange(node) if part == "exchange" else None
-    state = node.initial_state()
     began = time.perf_counter()
     for k in range(plan.num_steps):
-        message = np.asarray(node._share(state))
+        message = step.message(state)
         if exchange is not None:
             exchange.send(message)
-        prepared = jax.block_until_ready(node._prepare(state, np.int32(k)))
+        prepared = jax.block_until_ready(step.prepare(state, np.int32(k)))
         if exchange is not None:
             exchange.receive()
-        state = jax.block_until_ready(node._finish(state, prepared, others))
+        state = jax.block_until_ready(step.finish(state, prepared, others))
     seconds = time.perf_counter() - began
     if exchange is not None:
         time.sleep(_SETTLE_SECONDS)  # neighbours may still wait for the last bytes
@@ -191,11 +191,11 @@ class _Exchange:
         self.transport = Transport(
             node.settings,
             lambda sender, content: self.arrived[sender].put(content),
-            lambda what: None,
+            lambda what, content: None,
             lambda number, up: here.add(number) if up else here.discard(number),
         )
         empty = node.codec.encode(Message(node.settings.agent, 0, 0, np.zeros(node.codec.shape)))
-        self.header = empty[: len(empty) - node.codec.shape[0] * node.codec.shape[1] * node.dtype.itemsize]
+        self.header = empty[: len(empty) - node.codec.shape[0] * node.codec.shape[1] * node.step.dtype.itemsize]
         while len(here) < len(node.weights):
             time.sleep(0.05)
         time.sleep(_SETTLE_SECONDS)

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.timing import Contestant, seconds_of
 from consilience import Plan, Problem, dula, graphs, sample, sampling
-from consilience.engines import Simulation
+from consilience.engines import Engine, Simulation
 from consilience.errors import PlanWarning
 from consilience.experiments.gmm import GMM
 from consilience.gradients import network_gradients
@@ -81,15 +81,16 @@ def bare(problem: Problem, plan: Plan) -> Contestant:
     """Ours without files, checkpoints and progress: only the engine, in its longest segments."""
     engine = Simulation(problem, plan)
     engine.compile()
+    return lambda: seconds_of(lambda: all_steps(engine, plan)) / plan.num_steps
 
-    def all_steps() -> None:
-        state, step = engine.initial_state(), 0
-        while step < plan.num_steps:
-            state, segment = engine.advance(state, step, min(engine.max_steps, plan.num_steps - step))
-            jax.block_until_ready(state)
-            step = segment.last_step
 
-    return lambda: seconds_of(all_steps) / plan.num_steps
+def all_steps(engine: Engine, plan: Plan) -> None:
+    """All steps of a plan, in the engine's longest segments."""
+    state, step = engine.initial_state(), 0
+    while step < plan.num_steps:
+        state, segment = engine.advance(state, step, min(engine.max_steps, plan.num_steps - step))
+        jax.block_until_ready(state)
+        step = segment.last_step
 
 
 def require_same_gradient(gradients: Callable[[np.ndarray], np.ndarray], problem: Problem) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -50,3 +51,18 @@ class Engine(Protocol):
 
     def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """`(step, chain, agent)` of the first non-finite position within the segment, if there is one."""
+
+
+def first_bad_step(bad_after: Callable[[int], np.ndarray], num_steps: int) -> tuple[int, np.ndarray] | None:
+    """Bisect for the first number of steps after which something is bad: that number, and where it is.
+
+    >>> first_bad_step(lambda steps: np.array([False, steps >= 5]), 8)
+    (5, array([1]))
+    """
+    if not bad_after(num_steps).any():
+        return None
+    good, bad = 0, num_steps
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (good, middle) if bad_after(middle).any() else (middle, bad)
+    return bad, np.argwhere(bad_after(bad))[0]

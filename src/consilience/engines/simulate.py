@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.engines.base import Segment
+from consilience.engines.base import Segment, first_bad_step
 from consilience.engines.program import (
     BLOCK_NUMBERS,
     LONGEST_BLOCK,
@@ -126,14 +126,11 @@ class Simulation:
             positions = np.asarray(each(self.plan.sampler.position)(reached))
             return ~np.isfinite(positions).all(-1)
 
-        if not bad_after(num_steps).any():
+        found = first_bad_step(bad_after, num_steps)
+        if found is None:
             return None
-        good, bad = 0, num_steps
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (good, middle) if bad_after(middle).any() else (middle, bad)
-        chain, agent = np.argwhere(bad_after(bad))[0]
-        return first_step + bad, int(chain), int(agent)
+        steps, (chain, agent) = found
+        return first_step + steps, int(chain), int(agent)
 
     def _segment(
         self, state: Any, keys: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any

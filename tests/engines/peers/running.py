@@ -1,5 +1,6 @@
 """Networks for tests: all nodes as threads of this process, on real connections over loopback."""
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -27,3 +28,22 @@ def assert_same_draws(found, run, tolerance=2e-5):
     """Peers' draws against those of `simulate`."""
     for name, values in found.items():
         np.testing.assert_allclose(values, run.draws[name].to_numpy(), atol=tolerance, rtol=tolerance)
+
+
+@contextlib.contextmanager
+def ended_at_last(nodes):
+    """Processes of nodes, none of which outlives the test; the list may change meanwhile."""
+    try:
+        yield
+    finally:
+        for node in nodes:
+            if node.poll() is None:
+                node.kill()
+                node.wait(10)
+
+
+def wait_for_success(nodes, seconds=240):
+    """Wait until all processes have ended well."""
+    for node in nodes:
+        _, said = node.communicate(timeout=seconds)
+        assert node.returncode == 0, said.decode()[-2000:]

@@ -11,7 +11,7 @@ import pytest
 import consilience as cs
 from consilience.networks import make_network, node_runs
 from consilience.nodes import network_draws
-from tests.engines.peers.running import assert_same_draws
+from tests.engines.peers.running import assert_same_draws, ended_at_last, wait_for_success
 from tests.test_gathering import sensors
 
 PLAN = cs.Plan(
@@ -75,14 +75,7 @@ def test_nodes_on_hosts_of_their_own_draw_what_simulate_draws(tmp_path, lossy):
             )
             for name, path in zip(names, files, strict=True)
         ]
-        try:
-            for node in nodes:
-                _, said = node.communicate(timeout=180)
-                assert node.returncode == 0, said.decode()[-2000:]
-        finally:
-            for node in nodes:
-                if node.poll() is None:
-                    node.kill()
-                    node.wait(10)
+        with ended_at_last(nodes):
+            wait_for_success(nodes)
     found = network_draws(node_runs(tmp_path / "network"))
     assert_same_draws(found, cs.sample(sensors(), PLAN, tmp_path / "whole"))

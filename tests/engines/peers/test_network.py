@@ -17,7 +17,7 @@ from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Transport
 from consilience.networks import make_network, network_status
 from consilience.nodes import network_draws
-from tests.engines.peers.running import assert_same_draws, sample_by_peers
+from tests.engines.peers.running import assert_same_draws, ended_at_last, sample_by_peers, wait_for_success
 
 
 def sensors(sizes, features=3):
@@ -63,14 +63,14 @@ def test_peers_draw_what_simulate_draws(graph, changes, tmp_path):
 
 def test_an_edge_used_by_one_side_only_would_be_seen(tmp_path, monkeypatch):
     """The control: agent 0 leaves out one neighbour, and the draws differ by far more than rounding."""
-    from consilience.engines.peers import node
+    from consilience.engines.peers.step import AgentStep
 
-    mixed = node.Node._after_mixing
+    mixed = AgentStep._after_mixing
 
     def one_sided(self, state, prepared, others):
-        return mixed(self, state, prepared, others.at[0].set(state[:, 0]) if self.settings.agent == 0 else others)
+        return mixed(self, state, prepared, others.at[0].set(state[:, 0]) if self.agent == 0 else others)
 
-    monkeypatch.setattr(node.Node, "_after_mixing", one_sided)
+    monkeypatch.setattr(AgentStep, "_after_mixing", one_sided)
     plan, problem = plan_for(cs.graphs.ring(5)), ring_of_five()
     found, _ = sample_by_peers(plan, tmp_path / "network", problem)
     with pytest.raises(AssertionError):
@@ -212,7 +212,7 @@ def test_killed_and_stopped_nodes_change_nothing(tmp_path):
     files = make_network(plan, tmp_path / "network", checkpoint_seconds=0.2)
     rng, kills = random.Random(5), 0
     nodes = [start(path) for path in files]
-    try:
+    with ended_at_last(nodes):
         while kills < 20:
             wait_until_all_sample(tmp_path / "network")
             time.sleep(rng.uniform(0.0, 0.6))
@@ -225,14 +225,7 @@ def test_killed_and_stopped_nodes_change_nothing(tmp_path):
         paused.send_signal(signal.SIGSTOP)
         time.sleep(1.5)
         paused.send_signal(signal.SIGCONT)
-        for node in nodes:
-            _, said = node.communicate(timeout=240)
-            assert node.returncode == 0, said.decode()[-2000:]
-    finally:
-        for node in nodes:
-            if node.poll() is None:
-                node.kill()
-                node.wait(10)
+        wait_for_success(nodes)
     found = network_draws([NodeSettings.load(path).run for path in files])
     for name, values in undisturbed.items():
         np.testing.assert_array_equal(found[name], values)

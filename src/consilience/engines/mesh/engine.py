@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from consilience.engines.base import Segment
+from consilience.engines.base import Segment, first_bad_step
 from consilience.engines.mesh.data import Held, MeshData, sizes_in_line
 from consilience.engines.mesh.devices import MeshSettings, make_mesh
 from consilience.engines.mesh.exchange import Exchange
@@ -196,15 +196,12 @@ class Mesh:
             reached = jax.tree.map(jnp.copy, state)
             return self._bad_positions(self.advance(reached, first_step, steps)[0] if steps else reached)
 
-        if not bad_after(num_steps).any():
+        found = first_bad_step(bad_after, num_steps)
+        if found is None:
             return None
-        good, bad = 0, num_steps
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (good, middle) if bad_after(middle).any() else (middle, bad)
-        chain, place = np.argwhere(bad_after(bad))[0]
-        rank = self.layout.rank_at.reshape(-1)[place]
-        return first_step + bad, min(int(chain), self.plan.num_chains - 1), int(self.agents[rank])
+        steps, (chain, where) = found
+        rank = self.layout.rank_at.reshape(-1)[where]
+        return first_step + steps, min(int(chain), self.plan.num_chains - 1), int(self.agents[rank])
 
     # --- what the state is -------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Segment
@@ -25,12 +24,10 @@ from consilience.engines.peers.mailbox import Inbox, Outbox
 from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.messages import Codec, Message, Rejected, join
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
+from consilience.engines.peers.step import AgentStep
 from consilience.engines.peers.transport import Transport
-from consilience.engines.rows import Rows
-from consilience.gradients import network_gradients
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem, initial_positions, require_usable
-from consilience.randomness import Purpose, agent_keys, normals
+from consilience.problems import Problem
 
 log = logging.getLogger("consilience.peers")
 _MOST_BAD = 100
@@ -61,17 +58,10 @@ class Node:
 
     def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings) -> None:
         self.problem, self.plan, self.settings = problem, plan, settings
-        self.dtype = jnp.dtype(plan.dtype)
-        self.parameters = Parameters.of(problem, self.dtype)
         self.weights = neighbours_of(plan, settings.agent)
+        self.step = AgentStep(problem, plan, settings.agent, self.weights)
+        self.parameters, shape = self.step.parameters, self.step.shape
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
-        self._rows = Rows(problem, plan, self.dtype)
-        chains = np.arange(plan.num_chains)
-        self._keys = {purpose: agent_keys(plan.seed, purpose, chains, [settings.agent]) for purpose in Purpose}
-        self._start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
-        require_usable(problem, self.parameters, self._start[0], self._rows.stacked)
-        self._gradients = network_gradients(problem, self.parameters)
-        shape = (plan.num_chains, self.parameters.size)
         self.continues = settings.on_loss == "continue"
         self.codec = Codec(
             f"{plan.digest()} {settings.on_loss}", shape, plan.dtype, plan.num_steps,
@@ -89,9 +79,6 @@ class Node:
         self._bad: Counter[int] = Counter()
         self._present = np.ones(plan.num_agents, bool)
         self._transport: Transport | None = None
-        self._prepare, self._finish = jax.jit(self._before_mixing), jax.jit(self._after_mixing)
-        self._share = jax.jit(jax.vmap(jax.vmap(plan.sampler.share)))
-        self._position = jax.jit(jax.vmap(jax.vmap(plan.sampler.position)))
 
     def connect(self, first_round: int, state: NodeState) -> None:
         """Join the network, to go on with a round."""
@@ -111,15 +98,11 @@ class Node:
 
     def initial_state(self) -> NodeState:
         """The state of this agent in every chain before the first round."""
-        start = jax.vmap(jax.vmap(self.plan.sampler.init))(self._start)
-        return NodeState(start, self.edges.record() if self.continues else None)
+        return NodeState(self.step.initial_state(), self.edges.record() if self.continues else None)
 
     def compile(self) -> None:
         """Compile a round."""
-        state = self.initial_state().sampler
-        prepared = self._prepare(state, np.int32(0))
-        others = np.zeros((len(self.weights), *self.codec.shape), self.dtype)
-        jax.block_until_ready((self._finish(state, prepared, others), self._share(state), self._position(state)))
+        self.step.compile()
 
     def advance(self, state: NodeState, first_step: int, num_steps: int) -> tuple[NodeState, Segment]:
         """Make rounds with the neighbours; fewer if the node is told to stop meanwhile, or takes up a later round."""
@@ -128,29 +111,29 @@ class Node:
         last, apart, sampler = first, np.zeros(plan.num_chains), state.sampler
         for k in range(first, min(first + num_steps, plan.num_steps)):
             self.clock.begin()
-            message = np.asarray(self._share(sampler))[:, 0]
+            message = self.step.message(sampler)
             if not np.isfinite(message).all():
                 break
             self._publish(k, message)
             self.clock.end("publish")
-            prepared = jax.block_until_ready(self._prepare(sampler, np.int32(k)))
+            prepared = jax.block_until_ready(self.step.prepare(sampler, np.int32(k)))
             self.clock.end("gradient")
             if not self._wait(k):
                 break
             self.clock.end("wait")
             others = self._others(k, message, prepared)
             apart = ((others - message) ** 2).sum((0, 2))
-            sampler = jax.block_until_ready(self._finish(sampler, prepared, others))
+            sampler = jax.block_until_ready(self.step.finish(sampler, prepared, others))
             last = self.round = k + 1
             if last > plan.burn_in and (last - plan.burn_in) % plan.store_every == 0:
-                draws.append(np.asarray(self._position(sampler)))
+                draws.append(self.step.position(sampler))
                 present.append(self._present)
             kept_for = [self.inbox.durable[number] for number in self.weights if self.edges.is_up(number)]
             self.outbox.forget_before(min(kept_for, default=last))
             self.clock.end("mix")
         self.error = float(apart.mean())
         shape = (0, *self.codec.shape[:1], 1, self.codec.shape[1])
-        stacked = np.stack(draws) if draws else np.zeros(shape, self.dtype)
+        stacked = np.stack(draws) if draws else np.zeros(shape, self.step.dtype)
         measured = np.array([last] if last > first else [], int)
         new = NodeState(sampler, self.edges.record() if self.continues else None)
         counted = np.array(present, bool).reshape(-1, plan.num_agents) if self.continues else None
@@ -179,7 +162,7 @@ class Node:
             self._count_present(k)
             return others
         values = [one.values for one in found.values()]
-        return np.stack(values) if values else np.zeros((0, *message.shape), self.dtype)
+        return np.stack(values) if values else np.zeros((0, *message.shape), message.dtype)
 
     def _count_present(self, k: int) -> None:
         present = self.edges.present(k)
@@ -200,7 +183,7 @@ class Node:
         self.round = self.durable = self.plan.num_steps
         self.done = True
         if self._transport is not None:
-            self._transport.publish(self._encode(self.plan.num_steps, np.zeros(self.codec.shape, self.dtype)))
+            self._transport.publish(self._encode(self.plan.num_steps, np.zeros(self.codec.shape)))
 
     def linger(self, seconds: float) -> list[int]:
         """Serve neighbours that are not done for so long; those that are still not done."""
@@ -240,27 +223,6 @@ class Node:
             "messages": {name: self.counts[name] for name in ("sent", "received", "rejected")},
             "distance_to_neighbours": None if np.isnan(self.error) else self.error,
         }
-
-    def _before_mixing(self, state: Any, k: Any) -> Any:
-        sampler, plan = self.plan.sampler, self.plan
-        numbers = jax.tree.map(lambda x: jnp.asarray(x, self.dtype), sampler.coefficients(k, plan.num_agents))
-        noise = normals(self._keys[Purpose.NOISE], k[None], self.parameters.size, self.dtype)
-        positions = jax.vmap(jax.vmap(sampler.position))(state)
-        shards, row_weights, scale = self._rows.arrays
-        rows = self._rows.chosen_rows(self._keys[Purpose.BATCH], k)
-        used = self._rows.used(shards, rows)
-        own = rows is not None or self._rows.per_chain
-        return numbers, noise.reshape(positions.shape), self._gradients(positions, used, row_weights, scale, own)
-
-    def _after_mixing(self, state: Any, prepared: Any, others: jax.Array) -> Any:
-        sampler = self.plan.sampler
-        numbers, noise, gradient = prepared
-        message = jax.vmap(jax.vmap(sampler.share))(state)
-        disagreement = jnp.zeros_like(message)
-        for place, weight in enumerate(self.weights.values()):
-            disagreement = disagreement + jnp.asarray(weight, self.dtype) * (message - others[place][:, None])
-        one = jax.vmap(jax.vmap(lambda s, g, d, v: sampler.step(s, g, d, numbers, v)))
-        return one(state, gradient, disagreement, noise)
 
     def _publish(self, k: int, message: np.ndarray) -> None:
         self.outbox.keep(k, message)
