@@ -164,6 +164,7 @@ def test_problems_of_ones_own_run_by_their_name(tmp_path):
         (["run", "gmm", "--agents", "0"], "greater than or equal to 1"),
         (["run", "gmm", "--graph", "hexagon"], "unknown graph"),
         (["run", "gmm", "--dtype", "float16"], "dtype"),
+        (["run", "gmm", "--engine", "grid"], "'grid' is not one of"),
         (["run", "gmm", "--agents", "5", "--batch-size", "50"], "larger than the shard"),
         (["run", "missing.toml"], "there is no plan file missing.toml"),
         (["resume", "nowhere"], "does not hold a run"),

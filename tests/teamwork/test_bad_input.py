@@ -70,8 +70,6 @@ def test_a_meeting_that_cannot_be(entries, words):
 def test_options_of_a_mesh_for_another_engine():
     with pytest.raises(InputError, match="are for --engine mesh, not for simulate"):
         settings_for("simulate", 2, None)
-    with pytest.raises(InputError, match="choose one of simulate, mesh"):
-        settings_for("grid", None, None)
 
 
 def test_more_devices_than_a_running_jax_has():

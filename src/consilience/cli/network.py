@@ -65,7 +65,7 @@ Patience = Annotated[
 def node(path: NodeFile, as_json: Json = False) -> None:
     """Run one agent of a network, beside its data; started again, it goes on where it was."""
     from consilience.cli import display
-    from consilience.cli.logs import log_to_stderr
+    from consilience.cli.logs import log_to_stderr, refusals_logged
     from consilience.engines.peers import require_packages
     from consilience.engines.peers.settings import NodeSettings
 
@@ -74,7 +74,7 @@ def node(path: NodeFile, as_json: Json = False) -> None:
 
     settings = NodeSettings.load(path)
     log_to_stderr(settings.agent, as_json)
-    with contextlib.nullcontext() if as_json else display.Display(quiet=True):
+    with contextlib.nullcontext() if as_json else display.Display(quiet=True), refusals_logged():
         run = run_node(settings)
         page = run.report()
     typer.echo(f"Report: {page}")
@@ -124,14 +124,14 @@ def relay(path: RelayFile, as_json: Json = False) -> None:
     import signal
     import threading
 
-    from consilience.cli.logs import log_to_stderr
+    from consilience.cli.logs import log_to_stderr, refusals_logged
     from consilience.engines.peers.relay import RelaySettings, relaying
 
     log_to_stderr(None, as_json)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with relaying(RelaySettings.load(path)):
+    with refusals_logged(), relaying(RelaySettings.load(path)):
         stop.wait()
 
 

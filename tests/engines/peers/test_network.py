@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engines.peers import certificates
 from consilience.engines.peers.messages import Message
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Transport
@@ -132,21 +131,6 @@ def test_members_reach_their_neighbours_and_speak_only_for_themselves(tmp_path):
     finally:
         first.transport.close()
         second.transport.close()
-
-
-def test_a_stranger_with_another_authority_is_refused(tmp_path):
-    files = make_network(plan_for(cs.graphs.ring(5)), tmp_path / "network")
-    other = certificates.make_authority(tmp_path, "another network")
-    certificates.issue(other, tmp_path, "agent-1", ["127.0.0.1"])
-    real = NodeSettings.load(files[1])
-    false = real.tls.model_copy(update={"certificate": tmp_path / "agent-1.pem", "key": tmp_path / "agent-1.key"})
-    first, stranger = Listener(files[0]), Listener(files[1], tls=false)
-    try:
-        stranger.transport.publish(b"hello")
-        assert not first.wait_for(lambda: first.here or first.heard, seconds=2.5)
-    finally:
-        stranger.transport.close()
-        first.transport.close()
 
 
 def test_a_node_with_another_plan_is_refused_and_the_difference_named(tmp_path, caplog):

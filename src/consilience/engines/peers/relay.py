@@ -30,6 +30,7 @@ from consilience.engines.peers.certificates import require_usable
 from consilience.engines.peers.settings import TLS, neighbours_of, read_settings, require_protected
 from consilience.engines.peers.transport import (
     HEARD,
+    LOGGED,
     NO_SCOUTING,
     ROOT,
     SPOKEN,
@@ -82,7 +83,7 @@ def relaying(settings: RelaySettings, operator: str = "operator") -> Iterator[No
     if settings.tls is not None:
         require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority)
     require_free_port(settings.listen)
-    zenoh.init_log_from_env_or("error")
+    zenoh.init_log_from_env_or(LOGGED)
     try:
         session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, plan, operator))))
     except zenoh.ZError as error:

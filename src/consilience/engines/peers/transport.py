@@ -25,6 +25,8 @@ ROOT = "consilience/agent"
 SPOKEN = ["put", "reply", "declare_queryable", "liveliness_token"]
 HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
 NO_SCOUTING = {"multicast": {"enabled": False}, "gossip": {"enabled": False}}
+LOGGED = "error,zenoh_link_tls=warn"
+"""Of what Zenoh logs: errors, and the connections that it refuses."""
 RELAY = "relay"
 """The name in a relay's certificate."""
 
@@ -51,7 +53,7 @@ class Transport:
         import zenoh
 
         self._zenoh, self.settings = zenoh, settings
-        zenoh.init_log_from_env_or("error")
+        zenoh.init_log_from_env_or(LOGGED)
         if settings.listen is not None:
             require_free_port(settings.listen)
         if settings.tls is not None:
