@@ -6,10 +6,11 @@ the compiled program, which runs meanwhile. A checkpoint is written only after e
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 from typing import Any, NamedTuple
@@ -84,15 +85,12 @@ class Sampling:
         self.engine.compile()
         self.timing["compile_seconds"] += time.perf_counter() - began
         self._note(status="running")
-        previous = self._catch_signals()
         try:
-            with ThreadPoolExecutor(1, "consilience-writer") as writer:
+            with stopped_by_signals(self.stop), ThreadPoolExecutor(1, "consilience-writer") as writer:
                 step, state = self._loop(state, step, writer)
                 if step < self.plan.num_steps:
                     self._interrupted(state, step)
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
             if self.checkpoints is not None:
                 self.checkpoints.close()
         self._note(status="complete", step=step, timing=self._timing(step))
@@ -121,7 +119,7 @@ class Sampling:
             rate = steps / (now - segment_began)
             shown_rate = rate if rate > 1.5 * shown_rate else 0.7 * shown_rate + 0.3 * rate
             steps = max(1, min(8 * steps, int(rate * _SEGMENT_SECONDS)) // block) * block
-            if self.show is not None:
+            if self.show is not None and len(segment.consensus_error):
                 error = float(segment.consensus_error[-1].mean())
                 self.show(Progress(step, self.plan.num_steps, shown_rate, error))
         self._wait(0)
@@ -223,17 +221,25 @@ class Sampling:
         seconds = self.timing["sampling_seconds"]
         return {**self.timing, "steps_per_second": step / seconds if seconds else 0.0}
 
-    def _catch_signals(self) -> dict[int, Any]:
-        """Let Ctrl-C and a polite kill end the segment under way; a second one ends at once."""
-        if threading.current_thread() is not threading.main_thread():
-            return {}
 
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self.stop.is_set():
-                raise KeyboardInterrupt
-            self.stop.set()
+@contextlib.contextmanager
+def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let Ctrl-C and a polite kill set an event, so that what is under way ends well; a second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
-        return {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def by_variable(draws: np.ndarray, parameters: Parameters) -> dict[str, np.ndarray]:

@@ -19,23 +19,25 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from consilience.engines.peers.certificates import issue, make_authority
+from consilience.engines.peers.certificates import issue, make_authority, require_usable
 from consilience.engines.peers.relay import RelaySettings
 from consilience.engines.peers.settings import TLS, NodeSettings, neighbours_of, split_endpoint
 from consilience.engines.peers.transport import RELAY, ask_status
 from consilience.errors import ConsilienceError, Interrupted, NetworkError
 from consilience.gathering import NETWORK, gather
+from consilience.loop import stopped_by_signals
 from consilience.plans import Plan
 from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
 from consilience.sampling import Run
 
 _POLL_SECONDS = 0.5
+_STOP_SECONDS = 30.0
 _INTERRUPTED = 130
 log = logging.getLogger("consilience")
 Show = Callable[[list[dict[str, Any]]], None]
@@ -142,37 +144,62 @@ def start_network(network: Path, show: Show, *, restart: bool = False) -> None:
         show: called now and then with what each node says of itself.
         restart: start a node again that was killed.
     """
-    files = _node_files(network)
+    files, stop = _node_files(network), threading.Event()
     (network / "logs").mkdir(exist_ok=True)
     (network / "runs").mkdir(exist_ok=True)
     relays = {path: _start(network, path) for path in network.glob("relay.toml")}
     nodes = {path: _start(network, path) for path in files}
     codes: dict[Path, int] = {}
     try:
-        while not all(path in codes for path in nodes):
-            time.sleep(_POLL_SECONDS)
-            for started in (relays, nodes):
-                for path, process in started.items():
-                    code = process.poll()
-                    if code is None or path in codes:
-                        continue
-                    if code < 0 and restart:
-                        started[path] = _start(network, path)
-                    else:
-                        codes[path] = code or int(path in relays)  # a relay does not end by itself
-            _note(network, nodes)
-            if any(code for path, code in codes.items() if path in relays or not _goes_on(network)):
-                break
-            show(network_status(network))
+        with stopped_by_signals(stop):
+            while not stop.wait(_POLL_SECONDS):
+                _collect_ended(network, relays, codes, restart)
+                _collect_ended(network, nodes, codes, restart)
+                _note(network, nodes)
+                failed = any(code for path, code in codes.items() if path in relays or not _goes_on(network))
+                if failed or all(path in codes for path in nodes):
+                    break
+                show(network_status(network))
     finally:
-        for started in (nodes, relays):  # a relay goes last, as nodes speak through it until they end
-            for process in started.values():
-                if process.poll() is None:
-                    process.terminate()
-            for process in started.values():
-                process.wait(30)
+        _end(nodes.values())
+        _end(relays.values())  # last, as nodes speak through it until they end
         (network / "processes.json").unlink(missing_ok=True)
+    if stop.is_set():
+        raise _stopped(network)
     _require_done(network, codes)
+
+
+def _collect_ended(
+    network: Path, started: dict[Path, subprocess.Popen[bytes]], codes: dict[Path, int], restart: bool
+) -> None:
+    """Note how processes ended, or start those again that were killed."""
+    for path, process in started.items():
+        code = process.poll()
+        if code is None or path in codes:
+            continue
+        if code == -signal.SIGTERM:  # told to stop before it could listen
+            codes[path] = _INTERRUPTED
+        elif code < 0 and restart:
+            started[path] = _start(network, path)
+        else:
+            codes[path] = code or int(path.stem == RELAY)  # a relay does not end by itself
+
+
+def _end(processes: Collection[subprocess.Popen[bytes]]) -> None:
+    """Stop processes, politely at first."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _stopped(network: Path) -> Interrupted:
+    return Interrupted(f"the nodes were stopped and left checkpoints; `consilience network up {network}` goes on")
 
 
 def stop_network(network: Path) -> list[int]:
@@ -195,6 +222,8 @@ def network_status(network: Path, seconds: float = 1.0) -> list[dict[str, Any]]:
     for path in _node_files(network):
         settings = NodeSettings.load(path)
         operator = None if settings.tls is None else _tls(network.resolve() / "certificates", "operator")
+        if operator is not None:
+            require_usable(operator.certificate, operator.key, operator.authority)
         answer = ask_status(settings, operator, seconds)
         found.append({"agent": settings.agent, "here": answer is not None, **(answer or {})})
     return found
@@ -213,9 +242,7 @@ def _require_done(network: Path, codes: dict[Path, int]) -> None:
         return
     for path, code in codes.items():
         if code == _INTERRUPTED:
-            raise Interrupted(
-                f"the nodes were stopped and left checkpoints; `consilience network up {network}` goes on"
-            )
+            raise _stopped(network)
         if code:
             said = (network / "logs" / f"{path.stem}.log").read_text(errors="replace").strip().splitlines()
             how = f"was killed (signal {-code})" if code < 0 else "failed"

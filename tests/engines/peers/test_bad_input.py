@@ -3,9 +3,11 @@
 import datetime
 import errno
 import logging
+import shutil
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from consilience import loop, nodes
 from consilience.engines.peers import certificates
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
-from consilience.errors import NetworkError, ProblemError, StorageError
+from consilience.errors import NetworkError, ProblemError, RunError, StorageError
 from consilience.networks import make_network
 from consilience.nodes import own_problem, run_node
 from consilience.runs import Checkpoints
@@ -93,23 +95,26 @@ def full_disk(*_, **__):
 
 @pytest.mark.parametrize("refused", ["messages", "state"])
 def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path, monkeypatch, refused):
-    """One node's disk is full at a checkpoint; it ends with the reason and, started again, has the same draws."""
+    """One node's disk is full at a checkpoint, four times; it ends with the reason and at last has the same draws."""
     undisturbed, _ = sample_by_peers(PLAN, tmp_path / "quiet", two_sensors(), insecure=True)
     files = make_network(PLAN, tmp_path / "network", insecure=True, checkpoint_seconds=1e-6)
     settings = [NodeSettings.load(path) for path in files]
     failed, finished = [], []
-    true_save, true_keep = Checkpoints.save, nodes._keep_outbox
+    true_save, true_keep = Checkpoints.save, nodes._NodeSampling._keep_messages
 
-    def save(self, *arguments):
-        (full_disk if "agent-1" in str(self.path) and not failed else true_save)(*((self, *arguments)))
+    def is_full(path, step):
+        return "agent-1" in str(path) and step > 3 and len(failed) < 4
 
-    def keep(run, node, step):
-        (full_disk if node.settings.agent == 1 and not failed else true_keep)(run, node, step)
+    def save(self, step, *arguments):
+        (full_disk if is_full(self.path, step) else true_save)(self, step, *arguments)
+
+    def keep(self, step):
+        (full_disk if is_full(self.run.path, step) else true_keep)(self, step)
 
     if refused == "state":
         monkeypatch.setattr(Checkpoints, "save", save)
     else:
-        monkeypatch.setattr(nodes, "_keep_outbox", keep)
+        monkeypatch.setattr(nodes._NodeSampling, "_keep_messages", keep)
     monkeypatch.setattr(loop, "_SEGMENT_SECONDS", 1e-6)  # a segment is a round, so that there are checkpoints
 
     def run(agent):
@@ -125,10 +130,43 @@ def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path
     for one in threads:
         one.join(120)
     assert len(finished) == 2
+    assert len(failed) == 4
     assert "No space left on device; free some space" in failed[0]
     assert "`consilience node FILE` goes on from there" in failed[0]
     for agent, path in enumerate(settings):
         np.testing.assert_array_equal(cs.Run(path.run).draws["w"].to_numpy()[:, 0], undisturbed["w"][:, agent])
+
+
+def test_a_node_that_is_done_and_started_again_keeps_its_draws_and_serves_others(tmp_path):
+    found, runs = sample_by_peers(PLAN, tmp_path / "network", two_sensors(), insecure=True)
+    settings = [NodeSettings.load(path) for path in sorted((tmp_path / "network").glob("agent-*.toml"))]
+
+    def draws(agent):
+        return cs.Run(settings[agent].run).draws["w"].to_numpy()[:, 0]
+
+    run_node(settings[0], two_sensors().of_agent(0))  # knows that its neighbour was done, and ends
+    np.testing.assert_array_equal(draws(0), found["w"][:, 0])
+    shutil.rmtree(settings[1].run)  # as if it had been killed before its first checkpoint
+    runs[0].update_status(neighbours_done=[])
+    with ThreadPoolExecutor(2) as threads:
+        jobs = [threads.submit(run_node, settings[agent], two_sensors().of_agent(agent)) for agent in range(2)]
+        assert [job.result(timeout=120).complete for job in jobs] == [True, True]
+    np.testing.assert_array_equal(draws(1), found["w"][:, 1])
+    np.testing.assert_array_equal(draws(0), found["w"][:, 0])
+    with pytest.raises(RunError, match='began with on_loss = "wait": set it back'):
+        run_node(settings[0].model_copy(update={"on_loss": "continue"}), two_sensors().of_agent(0))
+    (settings[0].run / "outbox" / f"{PLAN.num_steps}.npz").write_bytes(b"nothing")
+    with pytest.raises(RunError, match=r"cannot be read .*: restore the file, or remove it"):
+        run_node(settings[0], two_sensors().of_agent(0))
+
+
+def test_a_node_that_was_done_does_not_wait_for_ever_for_one_that_is_not_here(tmp_path, monkeypatch, caplog):
+    _, runs = sample_by_peers(PLAN, tmp_path / "network", two_sensors(), insecure=True)
+    runs[0].update_status(neighbours_done=[])
+    monkeypatch.setattr(nodes, "_NOBODY_SECONDS", 0.5)
+    with caplog.at_level(logging.INFO, "consilience.peers"):
+        run_node(NodeSettings.load(tmp_path / "network" / "agent-0.toml"), two_sensors().of_agent(0))
+    assert "agent 0 was done and finds agent 1 not here" in caplog.text
 
 
 RIGHT_TIME = datetime.datetime.now

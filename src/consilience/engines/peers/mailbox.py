@@ -19,6 +19,8 @@ from consilience.engines.peers.messages import Message
 
 AHEAD = 64
 """How many rounds ahead messages are kept, and sent at once to a neighbour that asks."""
+_MOST_BYTES = 128_000
+"""How much is sent at once to a neighbour that asks, beyond a first message: slow lines must bring it in time."""
 
 
 class Inbox:
@@ -86,6 +88,8 @@ class Outbox:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[int, np.ndarray] = {}
+        self.oldest = 0
+        """No message before this round is kept."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -96,20 +100,24 @@ class Outbox:
             self._kept[round_] = values
 
     def since(self, round_: int) -> list[tuple[int, np.ndarray]]:
-        """The kept messages from a round on, at most `AHEAD` of them."""
+        """The kept messages from a round on, as many as may be sent at once."""
         with self._lock:
-            return [(number, self._kept[number]) for number in range(round_, round_ + AHEAD) if number in self._kept]
+            kept = [(number, self._kept[number]) for number in range(round_, round_ + AHEAD) if number in self._kept]
+        return kept[: max(1, _MOST_BYTES // kept[0][1].nbytes)] if kept else []
 
     def forget_before(self, round_: int) -> None:
         """Drop the messages before a round, which nobody can ask for any more."""
         with self._lock:
+            if round_ <= self.oldest:
+                return
+            self.oldest = round_
             for old in [number for number in self._kept if number < round_]:
                 del self._kept[old]
 
-    def save(self, path: Path, before: int, write: Callable[[Path, bytes], None]) -> None:
-        """Write the messages before a round to a file: what a restarted node could not compute again."""
+    def save(self, path: Path, wanted: range, write: Callable[[Path, bytes], None]) -> None:
+        """Write the kept messages of some rounds to a file: what a restarted node could not compute again."""
         with self._lock:
-            rounds = sorted(number for number in self._kept if number < before)
+            rounds = [number for number in wanted if number in self._kept]
             values = [self._kept[number] for number in rounds]
         stream = io.BytesIO()
         np.savez(stream, rounds=np.array(rounds, np.int64), values=np.array(values))

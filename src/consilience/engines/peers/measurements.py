@@ -62,8 +62,9 @@ class NodePage:
         yield GaugeMetricFamily("consilience_durable_round", "Up to where checkpoints reach.", node.durable)
         seconds = node.clock.seconds
         yield counter("phase_seconds", "Seconds spent in each part of rounds since the start.", "phase", seconds)
-        kinds = {kind: float(node.counts[kind]) for kind in ("sent", "received", "rejected")}
-        yield counter("messages", "Messages since the start.", "kind", kinds)
+        kinds = {kind: float(node.counts[kind]) for kind in ("sent", "received", "rejected", "asked_for")}
+        words = "Messages since the start; those asked for had not come by themselves."
+        yield counter("messages", words, "kind", kinds)
         sizes = {kind: float(node.counts[f"bytes_{kind}"]) for kind in ("sent", "received")}
         yield counter("message_bytes", "Bytes of messages since the start.", "kind", sizes)
         up = GaugeMetricFamily("consilience_neighbour_up", "Whether a neighbour is here.", labels=["neighbour"])

@@ -78,6 +78,15 @@ class Codec:
     num_rounds: int
     num_heard: int = 0
 
+    @property
+    def longest(self) -> int:
+        """Bytes that a message has at most."""
+        return 4 + _LONGEST_HEADER + self._num_bytes
+
+    @property
+    def _num_bytes(self) -> int:
+        return 4 * self.num_heard + math.prod(self.shape) * self._little.itemsize
+
     def encode(self, message: Message) -> bytes:
         """A message as bytes."""
         header = msgspec.msgpack.encode(
@@ -90,9 +99,9 @@ class Codec:
     def decode(self, payload: Any, sender: int) -> Message | Rejected:
         """The message in some bytes from `sender`, or why it is none."""
         content = bytes(payload)
-        numbers = 4 * self.num_heard + math.prod(self.shape) * self._little.itemsize
-        if len(content) > 4 + _LONGEST_HEADER + numbers:
-            return Rejected(f"it is {len(content):,} bytes long, {4 + _LONGEST_HEADER + numbers:,} at most")
+        numbers = self._num_bytes
+        if len(content) > self.longest:
+            return Rejected(f"it is {len(content):,} bytes long, {self.longest:,} at most")
         length = int.from_bytes(content[:4], "little")
         if len(content) < 4 or length > _LONGEST_HEADER or 4 + length > len(content):
             return Rejected("its header is no header")

@@ -25,7 +25,7 @@ from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.messages import Codec, Message, Rejected, join
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
 from consilience.engines.peers.step import AgentStep
-from consilience.engines.peers.transport import Transport
+from consilience.engines.peers.transport import Transport, read_object
 from consilience.plans import Plan
 from consilience.problems import Problem
 
@@ -33,6 +33,7 @@ log = logging.getLogger("consilience.peers")
 _MOST_BAD = 100
 _LONGEST_SEGMENT = 4096
 _ASK_AGAIN_SECONDS = 0.25  # for an edge that was lost
+_SLOWEST_LINE = 125_000  # bytes a second, with which a message must still come in time
 _RECENT_SECONDS = 5.0
 
 
@@ -131,7 +132,8 @@ class Node:
             kept_for = [self.inbox.durable[number] for number in self.weights if self.edges.is_up(number)]
             self.outbox.forget_before(min(kept_for, default=last))
             self.clock.end("mix")
-        self.error = float(apart.mean())
+        if last > first:
+            self.error = float(apart.mean())
         shape = (0, *self.codec.shape[:1], 1, self.codec.shape[1])
         stacked = np.stack(draws) if draws else np.zeros(shape, self.step.dtype)
         measured = np.array([last] if last > first else [], int)
@@ -247,6 +249,7 @@ class Node:
                 answer = self._ask(number, f"since/{k}")
                 for one in self.codec.decode_all(answer or b"", number):
                     self._take(number, one)
+                    self.counts["asked_for"] += isinstance(one, Message)
                 if answer is not None:  # it is there: it computes, or waits for others itself
                     last_sign[number] = time.monotonic()
                 if self.continues and self._is_lost(number, k, answer is not None, last_sign[number]):
@@ -300,7 +303,7 @@ class Node:
     def _grant_edge(self, number: int, content: bytes) -> bytes | None:
         """Answer a neighbour that wants to use an edge again."""
         wish = self.codec.decode(content, number) if number in self.weights and self.continues else None
-        if not isinstance(wish, Message) or self.done:
+        if not isinstance(wish, Message) or self.done or wish.round == self.plan.num_steps:
             return None
         own = self.round
         mine = self.edges.accept(number, wish.round, wish.values, own, wish.durable)
@@ -311,7 +314,8 @@ class Node:
         return self.codec.encode(Message(agent, wish.round, min(own, wish.round), mine, self.edges.heard))
 
     def _ask(self, number: int, what: str, content: bytes | None = None) -> bytes | None:
-        return None if self._transport is None else self._transport.ask(number, what, 2.0, content)
+        seconds = 2.0 + self.codec.longest / _SLOWEST_LINE
+        return None if self._transport is None else self._transport.ask(number, what, seconds, content)
 
     def _ask_status(self, number: int) -> None:
         if self._ask_json(number, "status").get("done") is True:
@@ -319,11 +323,7 @@ class Node:
 
     def _ask_json(self, number: int, what: str) -> dict[str, Any]:
         """What a neighbour answers, if it is a JSON object; otherwise an empty one."""
-        try:
-            found = json.loads(self._ask(number, what) or b"{}")
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
+        return read_object(self._ask(number, what) or b"")
 
     def _receive(self, number: int, content: bytes) -> None:
         self.counts["bytes_received"] += len(content)
@@ -353,8 +353,11 @@ class Node:
 
     def _compare_plans(self, number: int) -> None:
         theirs, ours = self._ask_json(number, "plan"), self._entries()
-        different = [name for name in ours if theirs.get(name) != ours[name]]
-        log.error("agent %d follows another plan: it differs in %s", number, ", ".join(different) or "its answer")
+        different = [name for name in ours if theirs.get(name) != ours[name]] if theirs else []
+        log.error(
+            "agent %d follows another plan: it differs in %s",
+            number, ", ".join(different) or "what it does not say when it is asked",
+        )  # fmt: skip
 
     def _entries(self) -> dict[str, Any]:
         """What all nodes of a network must have in common."""
@@ -366,7 +369,7 @@ class Node:
         if what == "plan":
             return json.dumps(self._entries()).encode()
         kind, _, number = what.partition("/")
-        if not number.isdigit():
+        if not _is_number(number):
             return None
         if kind == "edge":
             return self._grant_edge(int(number), content)
@@ -380,6 +383,15 @@ class Node:
         else:
             self.alive.discard(number)
         log.info("agent %d is %s", number, "here" if here else "gone")
+
+
+def _is_number(word: str) -> bool:
+    """Whether a part of a key is a number that this node reads.
+
+    >>> [_is_number(word) for word in ("17", "", "-1", "²", "9" * 5000)]
+    [True, False, False, False, False]
+    """
+    return word.isascii() and word.isdigit() and len(word) < 12
 
 
 def outbox_file(run: Path, step: int) -> Path:

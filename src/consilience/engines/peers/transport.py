@@ -27,6 +27,7 @@ HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveli
 NO_SCOUTING = {"multicast": {"enabled": False}, "gossip": {"enabled": False}}
 LOGGED = "error,zenoh_link_tls=warn"
 """Of what Zenoh logs: errors, and the connections that it refuses."""
+_LONGEST_OBJECT = 1_000_000
 RELAY = "relay"
 """The name in a relay's certificate."""
 
@@ -131,11 +132,23 @@ def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> 
         with zenoh.open(zenoh.Config.from_json5(json.dumps(wanted))) as session:
             for reply in session.get(f"{ROOT}/{settings.agent}/status", timeout=seconds):
                 if reply.ok is not None:
-                    found = json.loads(reply.ok.payload.to_bytes())
-                    return found if isinstance(found, dict) else None
-    except (zenoh.ZError, ValueError):
+                    return read_object(reply.ok.payload.to_bytes()) or None
+    except zenoh.ZError:
         return None
     return None
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """A JSON object that somebody sent; empty if it is none, whatever it is instead.
+
+    >>> [read_object(content) for content in (b'{"done": true}', b"[1]", b"no", b"[" * 100_000, b"")]
+    [{'done': True}, {}, {}, {}, {}]
+    """
+    try:
+        found = json.loads(content) if len(content) < _LONGEST_OBJECT else None
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def configuration(settings: NodeSettings, operator: str | None = None) -> dict[str, Any]:
