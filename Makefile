@@ -31,7 +31,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks

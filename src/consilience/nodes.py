@@ -188,8 +188,12 @@ def _load_outbox(run: RunDirectory, node: Node, step: int) -> None:
 
 
 def _summary(run: Run, node: Node) -> dict[str, Any]:
-    """The node's own summary: its agent's draws, and how the network treated it."""
+    """The node's own summary: its agent's draws, what they predict, and how the network treated it."""
     summary = summarise(run)
+    experiment = experiments.find(run.plan.problem)
+    if experiment is not None and not experiment.needs_all_data:
+        experiment.analyse(run, node.problem, summary, lambda share: None)
+        run.update_status(analysed=True)
     timing = run.status.get("timing", {})
     return {
         **summary,

@@ -70,10 +70,12 @@ def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):
     assert (moved / "report.html").stat().st_size > 100_000
 
 
+SENSORS = ["tests.test_gathering:sensors", "--agents", 3, "--step-size", 1e-3, "--consensus", 0.2]
+
+
 def test_killed_in_the_middle_then_resumed(tmp_path):
     path = tmp_path / "run"
-    steps = 3_000_000
-    arguments = ["run", "gmm", "--agents", 10, "--graph", "star", "--chains", 1, "--steps", steps, "--out", path]
+    arguments = ["run", *SENSORS, "--steps", 5_000_000, "--store-every", 5000, "--out", path]
     process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
     wait_for_draws(path)
     process.send_signal(signal.SIGINT)
@@ -93,10 +95,8 @@ def wait_for_draws(path):
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         try:
-            if (
-                json.loads(group.read_text())["consolidated_metadata"]["metadata"]["posterior/theta_1"]["shape"][2]
-                > 0
-            ):
+            arrays = json.loads(group.read_text())["consolidated_metadata"]["metadata"]
+            if arrays["posterior/w"]["shape"][2] > 0:
                 return
         except (OSError, KeyError):
             pass
@@ -107,7 +107,7 @@ def wait_for_draws(path):
 def test_progress_on_a_terminal(tmp_path):
     """A pseudo-terminal sees the bar, the rate and the consensus error."""
     main, side = pty.openpty()
-    arguments = ["run", "gmm", "--agents", "2", "--chains", "1", "--steps", "400000", "--out", str(tmp_path / "run")]
+    arguments = [*map(str, ["run", *SENSORS, "--steps", 400_000, "--store-every", 1000, "--out", tmp_path / "run"])]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "140"}
     process = subprocess.Popen([*COMMAND, *arguments], stderr=side, stdout=subprocess.DEVNULL, env=environment)
     os.close(side)

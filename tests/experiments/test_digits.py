@@ -11,6 +11,8 @@ from consilience import studies
 from consilience.experiments import EXPERIMENTS
 from consilience.experiments.classification import predictions, read_predictions
 from consilience.experiments.digits import _parts
+from consilience.gathering import gather
+from tests.engines.peers.running import sample_by_peers
 
 DIGITS = EXPERIMENTS["digits"]
 
@@ -84,3 +86,14 @@ def test_held_out_images_are_not_trained_on():
 
 def test_other_seeds_hold_out_other_images():
     assert not np.array_equal(_parts(0)[1].inputs, _parts(1)[1].inputs)
+
+
+def test_nodes_predict_by_themselves_what_the_whole_network_says_of_them(tmp_path):
+    plan = DIGITS.plan(2, num_steps=20)
+    _, nodes = sample_by_peers(plan, tmp_path / "network", insecure=True)
+    whole = gather([node.path for node in nodes], tmp_path / "whole")
+    for node, row in zip(nodes, whole.summary["agents"], strict=True):
+        assert node.summary["agents"][0]["accuracy"] == row["accuracy"]
+        assert node.summary["out_of_distribution"] == row["out_of_distribution"]
+    assert nodes[0].summary["accuracy_mean"] != nodes[1].summary["accuracy_mean"]
+    assert "Strange images" in nodes[1].report().read_text()

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray
 
 from consilience import graphs
 from consilience.datasets import load, splits
@@ -27,6 +26,9 @@ from consilience.reports import Section, accuracy_figures, tables
 from consilience.runs import RunDirectory
 from consilience.samplers import dula
 from consilience.schedules import Polynomial
+
+if TYPE_CHECKING:
+    import xarray
 
 PAPER_ACCURACY = {1: 0.8389, 5: 0.8438, 10: 0.8456, 25: 0.8456}
 """The paper's test accuracies by number of agents; 1 is C-ULA."""
@@ -47,6 +49,7 @@ class A9A:
     name = "a9a"
     title = "Bayesian logistic regression on a9a"
     main = "d-ula-5"
+    needs_all_data = False
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """C-ULA, and D-ULA on rings of 5, 10 and 25 agents."""
@@ -99,9 +102,10 @@ class A9A:
         steps = run.draws["step"].to_numpy()
         _store(run, curves, steps)
         final = curves[:, :, -1]
-        described = [row["agent"] for row in summary["agents"]]
-        for row in summary["agents"]:
-            row["accuracy"] = float(final[:, row["agent"]].mean())
+        stored = run.draws["agent"].to_numpy().tolist()
+        described = [stored.index(row["agent"]) for row in summary["agents"]]
+        for place, row in zip(described, summary["agents"], strict=True):
+            row["accuracy"] = float(final[:, place].mean())
         summary["method"] = "C-ULA" if summary["num_agents"] == 1 else "D-ULA"
         summary["accuracy_mean"] = float(final.mean())
         summary["accuracy_std"] = float(final.mean(1).std())
@@ -206,7 +210,7 @@ def unpacked(words: jax.Array, dtype: Any) -> jax.Array:
 
 def read_accuracy(run: RunDirectory) -> xarray.Dataset:
     """The accuracies that `analyse` stored: `accuracy` with dimensions `(chain, agent, time)`, and `step`."""
-    return xarray.open_zarr(run.path / "accuracy.zarr", chunks=None, consolidated=False)
+    return run.read_beside("accuracy")
 
 
 def _accuracies(run: RunDirectory) -> tuple[np.ndarray, np.ndarray]:
@@ -227,8 +231,7 @@ def _accuracies(run: RunDirectory) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _store(run: RunDirectory, curves: np.ndarray, steps: np.ndarray) -> None:
-    dataset = xarray.Dataset({"accuracy": (("chain", "agent", "time"), curves), "step": (("time",), steps)})
-    dataset.to_zarr(run.path / "accuracy.zarr", mode="w", consolidated=False)
+    run.store_beside("accuracy", {"accuracy": (("chain", "agent", "time"), curves), "step": (("time",), steps)})
 
 
 @lru_cache(maxsize=1)

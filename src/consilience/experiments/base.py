@@ -27,6 +27,10 @@ class Experiment(Protocol):
     def main(self) -> str:
         """Which run of the study stands for it."""
 
+    @property
+    def needs_all_data(self) -> bool:
+        """Whether `analyse` compares with what the data of all agents says: then a node cannot do it alone."""
+
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """The runs that the whole study compares, each with a name that can be a directory's."""
 

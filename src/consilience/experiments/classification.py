@@ -9,14 +9,16 @@ of each class by true class.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xarray
 
 from consilience.datasets import Labelled
 from consilience.predictive import ClassPredictions, Predictor, detect, parameter_draws, reliability, score
 from consilience.runs import RunDirectory
+
+if TYPE_CHECKING:
+    import xarray
 
 Logits = Callable[[Any, Any], Any]
 ShowShare = Callable[[float], None]
@@ -82,7 +84,7 @@ def analyse_classifier(
 
 def read_predictions(run: RunDirectory) -> xarray.Dataset:
     """The predictions that `analyse_classifier` stored."""
-    return xarray.open_zarr(run.path / "predictions.zarr", chunks=None, consolidated=False)
+    return run.read_beside("predictions")
 
 
 def method_of(summary: Mapping[str, Any], temperature: float) -> str:
@@ -192,5 +194,4 @@ def _store(
     for name, one in strange.items():
         if one.labels is not None:
             variables[f"label_{name}"] = ((f"input_{name}",), one.labels)
-    dataset = xarray.Dataset(variables, {"agent": agents}, {"strange": list(strange)})
-    dataset.to_zarr(run.path / "predictions.zarr", mode="w", consolidated=False)
+    run.store_beside("predictions", variables, {"agent": agents}, {"strange": list(strange)})

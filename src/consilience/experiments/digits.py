@@ -42,6 +42,7 @@ class Digits:
     name = "digits"
     title = "Handwritten digits (8 × 8) with a small network, offline"
     main = "d-ula-5"
+    needs_all_data = False
     network = mlp(64, [32], 10)
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:

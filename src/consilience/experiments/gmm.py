@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray
 
 from consilience import graphs
 from consilience.diagnostics import equal_time_draws, kl_divergence, sinkhorn_distance
@@ -36,6 +35,9 @@ from consilience.runs.summary import flat_draws
 from consilience.samplers import dula
 from consilience.schedules import FromTo
 from consilience.theory import GridPosterior
+
+if TYPE_CHECKING:
+    import xarray
 
 NUM_POINTS = 100
 DATA_SEED = 13
@@ -55,6 +57,7 @@ class GMM:
     name = "gmm"
     title = "Gaussian mixture with tied means"
     main = "agents-5"
+    needs_all_data = True
 
     @cached_property
     def data(self) -> np.ndarray:
@@ -266,11 +269,12 @@ def comparison_draws(run: RunDirectory, agent: int, chains: Sequence[int] | None
 
 def read_reference(run: RunDirectory) -> xarray.Dataset:
     """The exact posterior that `analyse` stored: its density on a grid, and draws from it."""
-    return xarray.open_zarr(run.path / "reference.zarr", chunks=None, consolidated=False)
+    return run.read_beside("reference")
 
 
 def _store_reference(run: RunDirectory, truth: GridPosterior, exact: np.ndarray) -> None:
-    dataset = xarray.Dataset(
+    run.store_beside(
+        "reference",
         {
             "density": ((truth.names[0], truth.names[1]), truth.density),
             "exact": (("exact_draw", "parameter"), exact),
@@ -278,7 +282,6 @@ def _store_reference(run: RunDirectory, truth: GridPosterior, exact: np.ndarray)
         {truth.names[0]: truth.first, truth.names[1]: truth.second},
         {"parameters": list(truth.names)},
     )
-    dataset.to_zarr(run.path / "reference.zarr", mode="w", consolidated=False)  # Zarr 3 has no agreed form of it
 
 
 def _bars(summaries: Any) -> list[dict[str, Any]]:

@@ -57,6 +57,7 @@ class MNIST:
 
     title = "LeNet-5 on MNIST, and images from elsewhere"
     main = "d-ula-5"
+    needs_all_data = False
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """SGD and C-ULA with all images, D-ULA with 5 agents."""
@@ -126,6 +127,7 @@ class MNISTScan:
     name: str = "mnist-scan"
     title = "LeNet-5 on MNIST: temperatures and priors"
     main = "normal-1"
+    needs_all_data = False
     temperatures = (1.0, 0.3, 0.0)
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray
 
 from consilience.experiments.classification import read_predictions
 from consilience.experiments.classifier_tables import agent_table, label, method_table, percent
 from consilience.plans import Plan
 from consilience.reports import Section, image_figures, prediction_figures, tables
 from consilience.runs import RunDirectory
+
+if TYPE_CHECKING:
+    import xarray
 
 PAPER: dict[str, dict[str, Any]] = {
     "SGD": {
@@ -66,8 +68,8 @@ def store_examples(run: RunDirectory, digits: np.ndarray, numbers: np.ndarray) -
             place = int(np.abs(confidence - wanted).argmin())
             images.append(inputs[place])
             about.append({"kind": kind, "level": level, "place": place, "suffix": suffix})
-    dataset = xarray.Dataset({"image": (("example", "row", "column"), np.stack(images))}, attrs={"about": about})
-    dataset.to_zarr(run.path / "examples.zarr", mode="w", consolidated=False)
+    dimensions = ("example", "row", "column")
+    run.store_beside("examples", {"image": (dimensions, np.stack(images))}, attributes={"about": about})
 
 
 def run_sections(run: RunDirectory) -> list[Section]:
@@ -315,4 +317,4 @@ def _example_section(found: Mapping[str, xarray.Dataset], examples: xarray.Datas
 
 
 def _read_examples(run: RunDirectory) -> xarray.Dataset:
-    return xarray.open_zarr(run.path / "examples.zarr", chunks=None, consolidated=False).load()
+    return run.read_beside("examples").load()

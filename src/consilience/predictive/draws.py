@@ -16,7 +16,7 @@ def parameter_draws(draws: Any, agent: int, at_once: int = 64) -> Iterator[Any]:
         agent: which agent.
         at_once: how many draws of each chain to read at once.
     """
-    own = draws.isel(agent=agent)
+    own = draws.sel(agent=agent)
     for start in range(0, own.sizes["draw"], at_once):
         some = own.isel(draw=slice(start, start + at_once))
         tree: dict[str, Any] = {}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
-import xarray
-from matplotlib.figure import Figure
 
-from consilience.reports.figures import COLOURS, STYLE
+from consilience.reports.figures import COLOURS, styled
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
 
 _FIRST = 1200
 
 
 def over_iterations(stored: Mapping[str, xarray.Dataset]) -> Figure:
     """Mean and one standard deviation over repetitions; beside it every agent's curve over the first iterations."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10.2, 3.6), layout="constrained")
+    with styled((10.2, 3.6)) as figure:
         whole, zoom = figure.subplots(1, 2, width_ratios=(3, 2))
         lowest = 1.0
         for colour, (label, one) in zip(COLOURS, stored.items(), strict=False):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-import xarray
-from matplotlib.figure import Figure
 
 from consilience.diagnostics import fitted_rate
 from consilience.runs import RunDirectory
 from consilience.runs.summary import evenly, flat_draws
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
 
 INK = "#1f2933"
 MUTED = "#7b8794"
@@ -33,6 +35,16 @@ STYLE: Any = {
 }
 
 
+@contextlib.contextmanager
+def styled(size: tuple[float, float], layout: Any = "constrained") -> Iterator[Figure]:
+    """A new figure of some inches in the style of all; Matplotlib, which takes a while to load, is loaded here."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        yield Figure(figsize=size, layout=layout)
+
+
 def posterior_panels(
     reference: xarray.Dataset,
     panels: Mapping[str, np.ndarray],
@@ -46,7 +58,7 @@ def posterior_panels(
     columns = min(4, len(panels))
     figure, axes = _grid(len(panels), columns, (2.7, 2.6))
     for place, (axis, (title, draws)) in enumerate(zip(axes, panels.items(), strict=False)):
-        axis.set_facecolor(matplotlib.colormaps["magma"](0.0))
+        axis.set_facecolor("#000004")  # where the colour map begins
         if place == 0:
             image = density
             axis.pcolormesh(x, y, image.T, cmap="magma", shading="auto", rasterized=True)
@@ -68,8 +80,7 @@ def posterior_panels(
 
 def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
     """Distances of every agent, grouped by network, with the paper's figure and the floor."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(max(6.4, 1.2 + 0.34 * sum(len(g["values"]) + 1 for g in groups)), 3.0))
+    with styled((max(6.4, 1.2 + 0.34 * sum(len(g["values"]) + 1 for g in groups)), 3.0), layout=None) as figure:
         axis = figure.subplots()
         place, centres = 0.0, []
         for number, group in enumerate(groups):
@@ -94,8 +105,7 @@ def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
 
 def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
     """The consensus error over steps, log–log, beside the rate of Theorem 1."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.6, 3.4))
+    with styled((6.6, 3.4), layout=None) as figure:
         axis = figure.subplots()
         for colour, (label, run) in zip(COLOURS, runs.items(), strict=False):
             metrics, sampler = run.metrics, run.plan.sampler
@@ -126,8 +136,7 @@ def traces(run: RunDirectory) -> Figure:
     draws, names = flat_draws(run, agents, 3)
     chosen = evenly(draws.shape[2], 1500)
     steps = run.draws["step"].to_numpy()[chosen]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.2, 1.75 * len(names) + 0.4))
+    with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
         axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
         for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
             for i, agent in enumerate(agents):
@@ -172,8 +181,7 @@ def network(run: RunDirectory) -> Figure:
     drawn.add_edges_from(graph.edges.tolist())
     ring_like = graph.name in ("ring", "complete", "watts_strogatz", "erdos_renyi") or graph.num_agents > 300
     place = networkx.circular_layout(drawn) if ring_like else networkx.kamada_kawai_layout(drawn)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(3.2, 3.2))
+    with styled((3.2, 3.2), layout=None) as figure:
         axis = figure.subplots()
         axis.set_axis_off()
         axis.set_aspect("equal")
@@ -184,7 +192,7 @@ def network(run: RunDirectory) -> Figure:
         axis.scatter(points[:, 0], points[:, 1], s=size, color=COLOURS[0], zorder=2)
         if graph.num_agents <= 12:
             for i, (px, py) in enumerate(points):
-                axis.text(px, py, str(i + 1), color="white", ha="center", va="center", weight="bold", zorder=3)
+                axis.text(px, py, str(i), color="white", ha="center", va="center", weight="bold", zorder=3)
         axis.margins(0.15)
         figure.set_layout_engine("tight")
     return figure
@@ -193,8 +201,7 @@ def network(run: RunDirectory) -> Figure:
 def _grid(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
     """A figure with so many panels, the unused places left empty."""
     lines = -(-count // columns)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout="constrained")
+    with styled((size[0] * columns, size[1] * lines)) as figure:
         axes = figure.subplots(lines, columns, squeeze=False).ravel().tolist()
     for axis in axes[count:]:
         axis.set_axis_off()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
-from consilience.reports.figures import COLOURS, INK, MUTED, STYLE
+from consilience.reports.figures import COLOURS, INK, MUTED, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def class_maps(maps: Mapping[str, Mapping[str, np.ndarray]], unit: str) -> Figure:
@@ -20,8 +21,7 @@ def class_maps(maps: Mapping[str, Mapping[str, np.ndarray]], unit: str) -> Figur
         unit: what a cell is, for the scale beside the panels.
     """
     columns = list(next(iter(maps.values())))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(3.35 * len(columns) + 0.6, 3.3 * len(maps)), layout="constrained")
+    with styled((3.35 * len(columns) + 0.6, 3.3 * len(maps))) as figure:
         axes = figure.subplots(len(maps), len(columns), squeeze=False)
         for line, (name, methods) in zip(axes, maps.items(), strict=True):
             for axis, method in zip(line, columns, strict=True):
@@ -36,8 +36,7 @@ def class_maps(maps: Mapping[str, Mapping[str, np.ndarray]], unit: str) -> Figur
 
 def examples(images: Sequence[np.ndarray], titles: Sequence[str], captions: Sequence[str]) -> Figure:
     """Single images side by side, with words above and below."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(1.75 * len(images), 2.45), layout="constrained")
+    with styled((1.75 * len(images), 2.45)) as figure:
         for axis, image, title, caption in zip(
             figure.subplots(1, len(images), squeeze=False)[0], images, titles, captions, strict=True
         ):
@@ -56,8 +55,7 @@ def trade_off(curves: Mapping[str, Sequence[Mapping[str, float]]], panels: Mappi
         curves: by prior, points with `temperature` and the measures.
         panels: by measure, its `title` and the `paper`'s figure (or `None`).
     """
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(2.75 * len(panels), 3.0), layout="constrained")
+    with styled((2.75 * len(panels), 3.0)) as figure:
         for axis, (measure, panel) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
             for colour, (prior, points) in zip(COLOURS, curves.items(), strict=False):
                 x = [point["temperature"] for point in points]

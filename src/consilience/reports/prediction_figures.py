@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-import xarray
-from matplotlib.figure import Figure
 
-from consilience.reports.figures import ACCENT, COLOURS, INK, MUTED, STYLE
+from consilience.reports.figures import ACCENT, COLOURS, INK, MUTED, styled
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
 
 _EDGES = np.linspace(0, 1, 41)
 _KINDS = (INK, ACCENT, COLOURS[4], COLOURS[3], COLOURS[2])
@@ -18,8 +19,7 @@ _KINDS = (INK, ACCENT, COLOURS[4], COLOURS[3], COLOURS[2])
 
 def reliability(stored: xarray.Dataset) -> Figure:
     """Accuracy over confidence, one line an agent; below the diagonal the network is too sure of itself."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.4, 3.9), layout="constrained")
+    with styled((4.4, 3.9)) as figure:
         axis = figure.subplots()
         _reliability_lines(axis, stored)
         axis.set(xlabel="confidence", ylabel="accuracy")
@@ -28,8 +28,7 @@ def reliability(stored: xarray.Dataset) -> Figure:
 
 def confidence(stored: xarray.Dataset) -> Figure:
     """The density of the predicted class's probability on familiar and strange inputs, all agents together."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 3.0), layout="constrained")
+    with styled((6.4, 3.0)) as figure:
         axis = figure.subplots()
         _densities(axis, stored)
         axis.set(xlabel="probability of the predicted class", ylabel="density")
@@ -39,8 +38,7 @@ def confidence(stored: xarray.Dataset) -> Figure:
 
 def methods(stored: Mapping[str, xarray.Dataset]) -> Figure:
     """For each method the reliability above and the confidences below."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(3.3 * len(stored), 5.6), layout="constrained")
+    with styled((3.3 * len(stored), 5.6)) as figure:
         axes = figure.subplots(2, len(stored), squeeze=False)
         for (upper, lower), (name, one) in zip(axes.T, stored.items(), strict=True):
             _reliability_lines(upper, one)

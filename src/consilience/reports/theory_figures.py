@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
-from consilience.reports.figures import ACCENT, COLOURS, INK, MUTED, STYLE
+from consilience.reports.figures import ACCENT, COLOURS, INK, MUTED, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _LINES: dict[str, dict[str, Any]] = {
     "closed": {"label": "theorem, closed form", "color": ACCENT, "linewidth": 2},
@@ -25,8 +26,7 @@ _HEADROOM = 6  # decades above the true values; what is higher is a hopeless bou
 
 def bounds(plans: Sequence[Mapping[str, Any]], quantity: str, tolerance: float | None = None) -> Figure:
     """One panel a plan: the bounds and the true values of `consensus` or `divergence`, log–log."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.0 * len(plans) + (1.6 if len(plans) == 1 else 0), 3.7), layout="constrained")
+    with styled((5.0 * len(plans) + (1.6 if len(plans) == 1 else 0), 3.7)) as figure:
         axes = figure.subplots(1, len(plans), squeeze=False, sharey=True)[0]
         low, high = _range(plans, quantity)
         last = max(max(curve["step"], default=1) for plan in plans for curve in plan[quantity].values())
@@ -67,8 +67,7 @@ def comparisons(rows: Sequence[Mapping[str, Any]], tolerance: float) -> Figure:
         (f"k* of Corollary 1 for KL ≤ {tolerance:g}", lambda row: float(row["proven_steps"])),
     )
     families = list(dict.fromkeys(row["graph"] for row in rows))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10.2, 3.3), layout="constrained")
+    with styled((10.2, 3.3)) as figure:
         axes = figure.subplots(1, len(panels))
         for axis, (title, value) in zip(axes, panels, strict=True):
             for colour, family in zip(COLOURS, families, strict=False):

@@ -19,7 +19,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +153,25 @@ class RunDirectory:
         import arviz
 
         return arviz.InferenceData(posterior=self.draws.load().transpose("chain", "draw", "agent", ...))
+
+    def store_beside(
+        self,
+        name: str,
+        variables: Mapping[str, Any],
+        coordinates: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep what an experiment found, as `NAME.zarr`; variables are pairs of dimensions and values."""
+        import xarray
+
+        found = xarray.Dataset(variables, coordinates, attributes)
+        found.to_zarr(self.path / f"{name}.zarr", mode="w", consolidated=False)  # Zarr 3 has no agreed form of it
+
+    def read_beside(self, name: str) -> xarray.Dataset:
+        """What `store_beside` kept."""
+        import xarray
+
+        return xarray.open_zarr(self.path / f"{name}.zarr", chunks=None, consolidated=False)
 
     def draw_group(self) -> GrowingGroup:
         """The draws, to append to."""

@@ -1,11 +1,13 @@
-"""Networks for tests: all nodes as threads of this process, on real connections over loopback."""
+"""Networks for tests, on real connections over loopback: nodes as processes, or quicker as threads of this one."""
 
 import contextlib
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from consilience import experiments
+from consilience import Run, experiments
 from consilience.engines.peers.settings import NodeSettings
 from consilience.networks import make_network
 from consilience.nodes import network_draws, run_node
@@ -21,6 +23,22 @@ def sample_by_peers(plan, directory, problem=None, **options):
             for agent, path in enumerate(files)
         ]
         runs = [job.result(timeout=240) for job in jobs]
+    return network_draws([run.path for run in runs]), runs
+
+
+def start(path):
+    """The process of a node."""
+    command = [sys.executable, "-m", "consilience.cli.main", "node", str(path)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def sample_by_processes(plan, directory):
+    """The same with each node a process, as users have it."""
+    files = make_network(plan, directory)
+    nodes = [start(path) for path in files]
+    with ended_at_last(nodes):
+        wait_for_success(nodes)
+    runs = [Run(NodeSettings.load(path).run) for path in files]
     return network_draws([run.path for run in runs]), runs
 
 

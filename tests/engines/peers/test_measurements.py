@@ -42,7 +42,8 @@ def read(place):
 
 
 def test_the_page_says_how_the_node_is(node):
-    node.counts.update({"sent": 4, "received": 7, "rejected": 1, "bytes_sent": 800, "bytes_received": 1400})
+    messages = {"sent": 4, "received": 7, "rejected": 1, "asked_for": 2}
+    node.counts.update({**messages, "bytes_sent": 800, "bytes_received": 1400})
     node.round, node.durable, node.error = 4, 2, 0.25
     node.alive.add(2)
     node.clock.end("wait")
@@ -53,9 +54,7 @@ def test_the_page_says_how_the_node_is(node):
     assert found["consilience_round",] == 4
     assert found["consilience_durable_round",] == 2
     assert found["consilience_rounds_planned",] == 20
-    assert {kind: found["consilience_messages_total", kind] for kind in ("sent", "received", "rejected")} == {
-        "sent": 4, "received": 7, "rejected": 1,
-    }  # fmt: skip
+    assert {kind: found["consilience_messages_total", kind] for kind in messages} == messages
     assert found["consilience_message_bytes_total", "received"] == 1400
     assert [found["consilience_neighbour_up", number] for number in ("0", "2")] == [0, 1]
     assert found["consilience_distance_to_neighbours",] == 0.25

@@ -11,6 +11,9 @@ from consilience.engines.peers.messages import Codec, Message, Rejected, join
 CODEC = Codec("run", (2, 3), "float32", 100)
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 GOOD = CODEC.encode(Message(4, 7, 5, VALUES))
+COUNTING = Codec("run", (2, 3), "float32", 100, num_heard=3)
+"""As nodes that go on without others have it."""
+HEARD = COUNTING.encode(Message(4, 7, 5, VALUES, np.array([7, 6, 0])))
 
 
 def header(**changes):
@@ -25,6 +28,8 @@ def test_a_message_comes_back_as_it_was():
     assert (found.sender, found.round, found.durable) == (4, 7, 5)
     np.testing.assert_array_equal(found.values, VALUES)
     assert CODEC.decode(header(), 4).round == 7
+    assert COUNTING.decode(HEARD, 4).heard.tolist() == [7, 6, 0]
+    assert isinstance(COUNTING.decode(GOOD, 4), Rejected)
 
 
 @pytest.mark.parametrize(
@@ -64,18 +69,24 @@ def test_length_is_limited_before_anything_is_read():
 
 
 @settings(max_examples=5000, deadline=None)
-@given(st.binary(max_size=600))
-def test_random_bytes_are_never_taken(content):
-    assert isinstance(CODEC.decode(content, 4), Rejected)
+@given(st.binary(max_size=600), st.sampled_from([CODEC, COUNTING]))
+def test_random_bytes_are_never_taken(content, codec):
+    assert isinstance(codec.decode(content, 4), Rejected)
+    assert not [found for found in codec.decode_all(content, 4) if isinstance(found, Message)]
 
 
 @settings(max_examples=5000, deadline=None)
-@given(st.integers(0, len(GOOD) - 1), st.integers(1, 255), st.booleans(), st.integers(0, len(GOOD) - 1))
-def test_damaged_messages_are_taken_only_if_still_whole(place, change, cut, end):
+@given(
+    st.sampled_from([(CODEC, GOOD), (COUNTING, HEARD)]), st.integers(0, len(HEARD) - 1), st.integers(1, 255),
+    st.booleans(), st.integers(0, len(GOOD) - 1),
+)  # fmt: skip
+def test_damaged_messages_are_taken_only_if_still_whole(pair, place, change, cut, end):
     """A changed byte may give another valid round or number, never one outside the limits; a cut one is refused."""
-    content = bytearray(GOOD)
-    content[place] ^= change
-    found = CODEC.decode(bytes(content[:end]) if cut else bytes(content), 4)
+    codec, whole = pair
+    content = bytearray(whole)
+    content[place % len(whole)] ^= change
+    sent = bytes(content[:end]) if cut else bytes(content)
+    found = codec.decode(sent, 4)
     if cut:
         assert isinstance(found, Rejected)
     elif isinstance(found, Message):
@@ -83,6 +94,11 @@ def test_damaged_messages_are_taken_only_if_still_whole(place, change, cut, end)
         assert 0 <= found.durable <= found.round <= 100
         assert np.isfinite(found.values).all()
         assert found.values.shape == (2, 3)
+        assert len(found.heard) == codec.num_heard
+        assert ((found.heard >= 0) & (found.heard <= 100)).all()
+    behind = codec.decode_all(join([whole, sent]), 4)
+    assert isinstance(behind[0], Message)
+    assert [type(one) for one in behind[1:]] == [type(found)]
 
 
 def test_several_messages_at_once():

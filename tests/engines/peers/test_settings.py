@@ -69,6 +69,10 @@ def test_a_missing_or_unreadable_or_damaged_file(network, tmp_path):
     settings.tls.key.rename(tmp_path / "elsewhere")
     with pytest.raises(NetworkError, match=r"agent-0\.key is missing: carry it over"):
         run_node(settings)
+    settings.tls.key.mkdir()  # whoever runs the tests, nobody can read this
+    with pytest.raises(NetworkError, match=r"agent-0\.key cannot be read .*: let the node's user read it"):
+        certificates.require_usable(*files)
+    settings.tls.key.rmdir()
     (tmp_path / "elsewhere").rename(settings.tls.key)
     settings.tls.certificate.write_text("nonsense")
     with pytest.raises(NetworkError, match="is not a certificate"):
