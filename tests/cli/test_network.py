@@ -9,7 +9,9 @@ import pytest
 
 import consilience as cs
 from consilience.networks import network_status, node_runs
+from consilience.targets import main_plan
 from tests.cli.test_commands import COMMAND, call, error_of
+from tests.test_gathering import sensors
 
 SENSORS = "tests.test_gathering:sensors"
 OPTIONS = ["--agents", 3, "--steps", 300, "--seed", 4, "--step-size", 1e-3, "--consensus", 0.2]
@@ -17,9 +19,8 @@ OPTIONS = ["--agents", 3, "--steps", 300, "--seed", 4, "--step-size", 1e-3, "--c
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    path = tmp_path_factory.mktemp("simulated") / "run"
-    call("run", SENSORS, *OPTIONS, "--out", path)
-    return cs.Run(path)
+    plan = main_plan(SENSORS, num_agents=3, num_steps=300, seed=4, step_size=1e-3, consensus=0.2)
+    return cs.sample(sensors(), plan, tmp_path_factory.mktemp("simulated") / "run", theory=True)
 
 
 def assert_same_run(found, simulated):

@@ -200,7 +200,7 @@ def test_kill_at_random_moments_then_resume(tmp_path):
         while process.poll() is None and _drawn(path) <= length and time.monotonic() < deadline:
             time.sleep(0.01)  # until it has begun to add to what was there
         time.sleep(rng.uniform(0, 0.4))
-        if process.poll() is None and attempt < 5:
+        if process.poll() is None and attempt < 4:
             process.kill()
             kills += 1
             process.wait()
