@@ -63,10 +63,8 @@ def trade_off(curves: Mapping[str, Sequence[Mapping[str, float]]], panels: Mappi
             if panel["paper"] is not None:
                 axis.axhline(panel["paper"], color=INK, linewidth=1, linestyle="--", label="paper, D-ULA")
             axis.set(title=panel["title"], xlabel="temperature")
-            axis.set_xscale("symlog", linthresh=0.03)
             ticks = sorted({point["temperature"] for points in curves.values() for point in points})
-            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=7.5)
-            axis.minorticks_off()
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         figure.axes[0].legend(fontsize=8)
     return figure
 
