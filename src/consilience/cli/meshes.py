@@ -45,7 +45,9 @@ def plan(
 
     settings = settings_for("mesh", devices, model_devices)
     prepare_devices(devices)
-    made = main_plan(target, num_agents=agents, graph=graph, num_chains=chains, batch_size=batch_size)
+    made = main_plan(
+        target, num_agents=agents, graph=graph, num_chains=chains, batch_size=batch_size, only_weighed=True
+    )
     problem, repeated = sized_problem(made)
     rates = Rates(bandwidth=bandwidth, latency=latency)
     costs = costs_of(Mesh(problem, made, settings), rates)

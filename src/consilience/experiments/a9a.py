@@ -59,8 +59,10 @@ class A9A:
         }
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
-        """The paper's step sizes, 10 epochs unless another number of steps is given."""
-        steps = num_steps or _EPOCHS * (_train_rows() // num_agents // _BATCH)
+        """The paper's step sizes, 10 epochs unless another number of steps is given; small shards, small batches."""
+        rows = max(1, _train_rows() // num_agents)
+        batch = min(_BATCH, rows)
+        steps = num_steps or _EPOCHS * (rows // batch)
         return Plan(
             problem=self.name,
             graph=graph or graphs.ring(num_agents),
@@ -71,7 +73,7 @@ class A9A:
             num_steps=steps,
             store_every=max(1, steps // _CURVE_POINTS),
             num_chains=_REPETITIONS,
-            batch_size=_BATCH,
+            batch_size=batch,
         )
 
     def problem_of(self, plan: Plan) -> Problem:

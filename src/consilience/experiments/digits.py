@@ -62,7 +62,7 @@ class Digits:
             num_steps=steps,
             burn_in=steps // 2,
             store_every=max(1, steps // 400),
-            batch_size=min(32, (len(load("digits").labels) - _HELD_OUT) // num_agents),
+            batch_size=max(1, min(32, (len(load("digits").labels) - _HELD_OUT) // num_agents)),
         )
 
     def problem_of(self, plan: Plan) -> Problem:

@@ -69,7 +69,7 @@ class MNIST:
         repair.
         """
         graph, batch = graph or graphs.ring(num_agents), max(1, _BATCH_OF_NETWORK // num_agents)
-        steps = num_steps or _EPOCHS * (_IMAGES // num_agents // batch)
+        steps = num_steps or _EPOCHS * max(1, _IMAGES // num_agents // batch)
         pull = 0.9 * graph.proven_consensus_limit if graph.num_edges else 1.0
         first = 2e-5 if num_agents > 1 else 1e-5
         return Plan(

@@ -10,7 +10,7 @@ import numpy as np
 from consilience import checks, experiments
 from consilience.engines.mesh import Mesh, MeshSettings, own_agents
 from consilience.engines.mesh.joining import is_alone
-from consilience.errors import ProblemError, RunError
+from consilience.errors import DataError, ProblemError, RunError
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.runs import RunDirectory
@@ -32,7 +32,7 @@ def sized_problem(plan: Plan) -> tuple[Problem, bool]:
     """
     try:
         return experiments.load_problem(plan), False
-    except ProblemError:
+    except (ProblemError, DataError):
         experiment = experiments.find(plan.problem)
         if experiment is None:
             raise
