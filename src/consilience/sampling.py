@@ -191,8 +191,8 @@ def _finish_first(run: Run, problem: Problem, theory: bool, progress: ShowProgre
         teamwork.part()
     if not teamwork.is_first():
         return
-    whole = problem.network_size is None
-    if not whole and experiments.find(run.plan.problem) is not None:
+    whole, experiment = problem.network_size is None, experiments.find(run.plan.problem)
+    if not whole and experiment is not None and (theory or experiment.needs_all_data):
         problem, whole = experiments.load_problem(run.plan), True
     _finish(run, problem, theory and whole, progress)
 
