@@ -36,6 +36,7 @@ def test_a_ring_of_ten_thousand_on_sixteen_devices(tmp_path):
     assert "16 of 10,000 (ring)" in said
     assert "in 2 permutations" in said
     assert "those of its own network were repeated" in said
+    assert "counts a loop" not in said
 
 
 def test_a_problem_of_your_own_spread_along_the_model_axis(tmp_path):

@@ -1,8 +1,9 @@
 """What a mesh costs, before anything runs: from the layout, and from what the compiler says of the program.
 
 Memory is that of the whole program. Work and traffic are those of a program of one step. The compiler counts the body
-of a loop once: where there is a loop over agents or rows (large models), the work is more than it says, and
-`work_is_more` says so. Times follow from three rates, which are assumptions and stand beside them.
+of a loop once: where gradients go over agents one after the other (large models, and those on a model axis) the work
+is more than it says, and `work_is_more` says so. Times follow from three rates, which are assumptions and stand
+beside them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from consilience.engines.mesh.engine import Mesh
-from consilience.engines.mesh.traffic import has_loops_of_known_length, traffic_of
+from consilience.engines.mesh.traffic import traffic_of
 from consilience.engines.program import Sizes
 
 _ONCE_A_BLOCK = "all-reduce"  # the consensus error is measured after a block of steps, all else happens in each
@@ -68,8 +69,7 @@ def costs_of(mesh: Mesh, rates: Rates | None = None) -> Costs:
     step = mesh.lowered(mesh.held, Sizes(1, 1, 1, 2)).compile()
     counted = step.cost_analysis()
     traffic = float(counted["bytes accessed"])
-    program = step.as_text()
-    found = traffic_of(program)
+    found = traffic_of(step.as_text())
     sent, messages = (
         sum(number / (mesh.block_steps if kind == _ONCE_A_BLOCK else 1) for kind, number in counts.items())
         for counts in found
@@ -102,5 +102,5 @@ def costs_of(mesh: Mesh, rates: Rates | None = None) -> Costs:
         compute_seconds=compute,
         network_seconds=network,
         speed_up=alone / (compute + network),
-        work_is_more=has_loops_of_known_length(program),
+        work_is_more=mesh.model.one_after_the_other,
     )

@@ -69,11 +69,6 @@ def traffic_of(program: str) -> Traffic:
     return total
 
 
-def has_loops_of_known_length(program: str) -> bool:
-    """Whether there is more work in a program than a count of each instruction once would find."""
-    return any(int(turns) > 1 for turns in _TURNS.findall(program))
-
-
 def _computations(program: str) -> tuple[dict[str, list[str]], str]:
     """The lines of every computation, and the name of the one that is run."""
     found: dict[str, list[str]] = {}
