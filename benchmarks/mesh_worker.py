@@ -16,9 +16,9 @@ NUM_STEPS = 128
 def main(kind: str, devices: int, cores: int) -> None:
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    from consilience.engines.mesh.devices import make_virtual_devices
+    from consilience.engines.mesh.devices import prepare_devices
 
-    make_virtual_devices(devices)
+    prepare_devices(devices)
     from benchmarks.setting import all_steps
     from benchmarks.timing import seconds_of
     from consilience.engines import Mesh, MeshSettings, Simulation

@@ -40,8 +40,8 @@ class Finding:
         return asdict(self)
 
 
-def check(plan: Plan, problem: Problem | None = None) -> list[Finding]:
-    """Check a plan, and its step size against the problem's curvature if the problem is given.
+def check(plan: Plan, problem: Problem | None = None, curvature: float | None = None) -> list[Finding]:
+    """Check a plan, and its step size against the problem's curvature if the problem or the curvature is given.
 
     >>> from consilience import dula, graphs
     >>> plan = Plan(graph=graphs.star(10), sampler=dula(1e-3, 0.3), num_steps=100)
@@ -50,8 +50,12 @@ def check(plan: Plan, problem: Problem | None = None) -> list[Finding]:
     """
     consensus = _consensus(plan)
     findings = [_graph(plan), consensus, *_conditions(plan), *_temperature(plan)]
-    if problem is not None and consensus.level != "error":
-        findings.append(_curvature(plan, problem))
+    if consensus.level == "error":
+        return findings
+    if curvature is not None:
+        findings.append(_step_size(plan, curvature))
+    elif problem is not None:
+        findings.append(_step_size(plan, largest_curvature(plan, problem)))
     return findings
 
 
@@ -134,11 +138,7 @@ def _temperature(plan: Plan) -> list[Finding]:
     return [Finding("warning", "temperature", f"temperature {temperature:g} {what}", "use 1 for the posterior")]
 
 
-def _curvature(plan: Plan, problem: Problem) -> Finding:
-    import jax
-
-    with jax.enable_x64(plan.dtype == "float64"):
-        curvature = largest_curvature(plan, problem)
+def _step_size(plan: Plan, curvature: float) -> Finding:
     n = plan.num_agents
     first, last = (float(plan.sampler.step_size(k)) for k in (0, plan.num_steps - 1))
     pull = float(plan.sampler.consensus(0)) * plan.graph.largest_eigenvalue if plan.graph.num_edges else 0.0
@@ -161,12 +161,19 @@ def _curvature(plan: Plan, problem: Problem) -> Finding:
     return Finding("ok", "step size", f"stable against the estimated curvature ({shown})")
 
 
-def largest_curvature(plan: Plan, problem: Problem) -> float:
+def largest_curvature(plan: Plan, problem: Problem, agents: np.ndarray | None = None) -> float:
     """The largest curvature `max_i λ_max(∇²U_i)` where the agents start, estimated.
 
     Power iteration with Hessian-vector products, on up to 256 rows of each shard (64 for a large model), scaled up to
-    all of it.
+    all of it. `agents` are the numbers of those whose shards the problem has, if it has not all of them.
     """
+    import jax
+
+    with jax.enable_x64(plan.dtype == "float64"):
+        return _largest_curvature(plan, problem, np.arange(problem.num_agents) if agents is None else agents)
+
+
+def _largest_curvature(plan: Plan, problem: Problem, agents: np.ndarray) -> float:
     import jax
     import jax.numpy as jnp
 
@@ -176,7 +183,7 @@ def largest_curvature(plan: Plan, problem: Problem) -> float:
 
     dtype = jnp.dtype(plan.dtype)
     parameters = Parameters.of(problem, dtype)
-    keys = agent_keys(plan.seed, Purpose.INIT, np.arange(1), np.arange(problem.num_agents))
+    keys = agent_keys(plan.seed, Purpose.INIT, np.arange(1), agents)
     start = initial_positions(problem, parameters, keys, dtype)[0]
     most = _CURVATURE_ROWS if parameters.size <= MANY_PARAMETERS else _CURVATURE_ROWS_OF_LARGE_MODELS
     rows = int(min(most, problem.shard_sizes.max()))

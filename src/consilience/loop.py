@@ -79,6 +79,11 @@ class Sampling:
         """The command that goes on with the run."""
         return f"consilience resume {self.run.path}"
 
+    @property
+    def kept(self) -> str:
+        """What a disk that refuses to write does not take away."""
+        return f" What was stored before is safe; `{self.again}` goes on from there."
+
     def go(self, state: Any, step: int) -> None:
         """Sample from `step` to the end of the plan."""
         began = time.perf_counter()
@@ -135,7 +140,8 @@ class Sampling:
 
     def _note(self, **changes: Any) -> None:
         """Change entries of the run's status."""
-        self.run.update_status(**changes)
+        with disk_errors(self.run.path, self.kept):
+            self.run.update_status(**changes)
 
     def _wait(self, allowed: int) -> None:
         while len(self.pending) > allowed:
@@ -149,13 +155,16 @@ class Sampling:
         if self.write_failed:
             return
         self.write_failed = True
-        kept = f" What was stored before is safe; `{self.again}` goes on from there."
-        with disk_errors(self.run.path, kept):
+        with disk_errors(self.run.path, self.kept):
             self._append(segment)
-            due = time.perf_counter() - self.last_checkpoint >= self.checkpoint_seconds
-            if due and segment.last_step < self.plan.num_steps:
+            if self._checkpoint_is_due(segment.last_step):
                 self._checkpoint(state, segment.last_step)
         self.write_failed = False
+
+    def _checkpoint_is_due(self, step: int) -> bool:
+        """Whether the writer thread shall checkpoint after a segment that ended there."""
+        late = time.perf_counter() - self.last_checkpoint >= self.checkpoint_seconds
+        return late and step < self.plan.num_steps
 
     def _append(self, segment: Segment) -> None:
         if len(segment.draws):

@@ -21,6 +21,12 @@ _CLUSTERS = {
     "Kubernetes": ("KUBERNETES_SERVICE_HOST", "JOB_COMPLETION_INDEX"),
     "Open MPI": ("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
 }
+_SIZES = {"Slurm": "SLURM_NTASKS", "Open MPI": "OMPI_COMM_WORLD_SIZE"}
+_PLACES = {
+    "Slurm": "SLURM_PROCID",
+    "Kubernetes": "JOB_COMPLETION_INDEX",
+    "Open MPI": "OMPI_COMM_WORLD_RANK",
+}
 
 
 class Meeting(Record):
@@ -44,6 +50,16 @@ class Meeting(Record):
     def is_given(self) -> bool:
         """Whether the user named everything."""
         return None not in (self.coordinator, self.num_processes, self.process_id)
+
+    @property
+    def processes(self) -> int | None:
+        """How many processes there are, from the cluster's environment if the user did not say it."""
+        return self.num_processes if self.num_processes is not None else _number(_SIZES)
+
+    @property
+    def process(self) -> int | None:
+        """Which one this is, from the cluster's environment if the user did not say it."""
+        return self.process_id if self.process_id is not None else _number(_PLACES)
 
     def require_complete(self) -> None:
         """Check that it is all there, or none of it."""
@@ -69,3 +85,9 @@ def cluster() -> str | None:
                 continue
             return name
     return None
+
+
+def _number(variables: dict[str, str]) -> int | None:
+    """What the environment of this process's cluster says, by the kind of cluster; `None` if it does not."""
+    value = os.environ.get(variables.get(cluster() or "", ""), "")
+    return int(value) if value.isdigit() else None

@@ -11,7 +11,7 @@ to sum over neighbours, chosen by the graph's shape (they agree up to rounding):
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -32,16 +32,26 @@ def make_disagreement(graph: Graph, dtype: Any) -> Disagreement:
     >>> disagreement(jnp.array([0.0, 1.0, 5.0])).tolist()
     [-1.0, -3.0, 4.0]
     """
-    n = graph.num_agents
     if graph.num_edges == 0:
         return lambda messages: jax.tree.map(jnp.zeros_like, messages)
-    receiver, sender, weight = _directed_edges(graph)
-    most = int(graph.degrees.max())
-    if most <= _FEW_SLOTS or n * most <= 2 * len(receiver):
-        if most > _FEW_SLOTS and 4 * len(receiver) >= n * n:
-            return _by_matrix(n, receiver, sender, weight, dtype)
-        return _by_slot(n, receiver, sender, weight, dtype)
-    return _by_edge(n, receiver, sender, weight, dtype)
+    make = {"slots": _by_slot, "matrix": _by_matrix, "edges": _by_edge}[way_to_sum(graph)]
+    return make(graph.num_agents, *_directed_edges(graph), dtype)
+
+
+def way_to_sum(graph: Graph) -> Literal["slots", "matrix", "edges"]:
+    """How to sum over the neighbours of a graph.
+
+    >>> from consilience import graphs
+    >>> way_to_sum(graphs.ring(20)), way_to_sum(graphs.complete(20)), way_to_sum(graphs.star(20))
+    ('slots', 'matrix', 'edges')
+    """
+    n, directed = graph.num_agents, 2 * graph.num_edges
+    most = int(graph.degrees.max(initial=0))
+    if most <= _FEW_SLOTS:
+        return "slots"
+    if n * most > 2 * directed:
+        return "edges"
+    return "matrix" if 4 * directed >= n * n else "slots"
 
 
 def _directed_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -248,7 +248,9 @@ def potential(
     return -scale * total - problem.prior_share * problem.log_prior(tree)
 
 
-def require_usable(problem: Problem, parameters: Parameters, start: jax.Array, data: Any) -> None:
+def require_usable(
+    problem: Problem, parameters: Parameters, start: jax.Array, data: Any, agents: Sequence[int] | None = None
+) -> None:
     """Check the likelihood's and the prior's shape and value where every agent starts.
 
     Args:
@@ -256,6 +258,7 @@ def require_usable(problem: Problem, parameters: Parameters, start: jax.Array, d
         parameters: its layout.
         start: `(num_agents, size)` initial positions.
         data: the stacked shards.
+        agents: the numbers of the agents, if they are not all of the network.
     """
     rows = int(problem.shard_sizes.max())
     tree = parameters.unravel(start[0])
@@ -286,10 +289,12 @@ def require_usable(problem: Problem, parameters: Parameters, start: jax.Array, d
             f"log_prior returned shape {getattr(prior, 'shape', type(prior).__name__)}, expected a scalar: "
             "sum over all parameters"
         )
-    _require_finite_start(problem, parameters, start, data)
+    _require_finite_start(problem, parameters, start, data, range(problem.num_agents) if agents is None else agents)
 
 
-def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.Array, data: Any) -> None:
+def _require_finite_start(
+    problem: Problem, parameters: Parameters, start: jax.Array, data: Any, agents: Sequence[int]
+) -> None:
     count = int(problem.shard_sizes.max())
     parts = np.resize(np.arange(count), (-(-count // _ROWS_AT_ONCE), min(count, _ROWS_AT_ONCE)))
 
@@ -310,24 +315,25 @@ def _require_finite_start(problem: Problem, parameters: Parameters, start: jax.A
         return jax.jit(lambda *arrays: jax.lax.map(lambda own: function(*own), arrays))(start, data)
 
     each, prior = by_agent(one_agent)
-    for agent, values in enumerate(np.asarray(each)):
+    for place, values in enumerate(np.asarray(each)):
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             raise ProblemError(
-                f"log_likelihood is {values[bad[0]]} at the start for agent {agent}, row "
-                f"{bad[0] % problem.shard_sizes[agent]}: check that row for missing values, or start where "
+                f"log_likelihood is {values[bad[0]]} at the start for agent {agents[place]}, row "
+                f"{bad[0] % problem.shard_sizes[place]}: check that row for missing values, or start where "
                 "every row has a positive likelihood"
             )
     if not np.isfinite(np.asarray(prior)).all():
-        agent = int(np.flatnonzero(~np.isfinite(np.asarray(prior)))[0])
+        place = int(np.flatnonzero(~np.isfinite(np.asarray(prior)))[0])
         raise ProblemError(
-            f"log_prior is {np.asarray(prior)[agent]} at the start of agent {agent}: let init return a point "
+            f"log_prior is {np.asarray(prior)[place]} at the start of agent {agents[place]}: let init return a point "
             "inside the prior's support"
         )
     finite = np.asarray(by_agent(gradient_is_finite))
     if not finite.all():
+        agent = agents[int(np.argmin(finite))]
         raise ProblemError(
-            f"the gradient of the log-posterior is not finite at the start of agent {int(np.argmin(finite))}: "
+            f"the gradient of the log-posterior is not finite at the start of agent {agent}: "
             "look for a square root, logarithm or norm of zero in the model"
         )
 

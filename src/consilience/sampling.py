@@ -11,6 +11,7 @@ import jax
 from consilience import experiments, reports, teamwork
 from consilience.checks import check, require_stable
 from consilience.engines import ENGINES, Mesh, MeshSettings
+from consilience.engines.mesh.devices import prepare_devices
 from consilience.errors import InputError, MeshError, PlanWarning, RunError
 from consilience.loop import Progress, Sampling, ShowProgress, restore
 from consilience.plans import Plan
@@ -70,12 +71,15 @@ def sample(
     """
     settings = _mesh_settings(engine)
     path = _path_for(out, settings)
-    if settings is None or teamwork.is_first():
+    if settings is None:
         require_free(path)
+    else:
+        prepare_devices(settings.devices)
+        teamwork.together(lambda: require_free(path) if teamwork.is_first() else None)
     with jax.enable_x64(plan.dtype == "float64"):
         if settings is not None:
             mesh = Mesh(problem, plan, settings)
-            _require_stable(plan, problem if mesh.team.size == 1 else None)
+            _require_stable(plan, None, teamwork.largest_curvature(mesh))
             teamwork.create(path, mesh)
             with teamwork.held(Run(path), mesh):
                 teamwork.TeamSampling(Run(path), mesh, progress, checkpoint_seconds).go(mesh.initial_state(), 0)
@@ -111,17 +115,16 @@ def resume(
         checkpoint_seconds: how often to write a checkpoint.
         theory: hold the finished run against the theorems too, for its report; takes some seconds.
     """
-    run = Run(path)
+    run = teamwork.together(lambda: _to_go_on(path, engine))
     if run.complete and (run.path / "summary.json").exists():
         return run
-    if run.status["engine"] not in ENGINES:
-        raise RunError(f"{run.path} is a node's run: start the node again, with `consilience node FILE`")
-    if run.plan.digest() != run.status["plan_digest"]:
-        raise RunError(f"{run.path}/plan.toml was changed after the run began: restore it, or start a new run")
     on_mesh = run.status["engine"] == "mesh"
-    if engine is not None and not on_mesh:
-        raise InputError(f"{run.path} is a run of the engine {run.status['engine']}, which takes no devices")
-    problem = problem or (teamwork.own_problem(run.plan, engine) if on_mesh else experiments.load_problem(run.plan))
+    if on_mesh:
+        prepare_devices(engine.devices if engine else None)
+        given = problem
+        problem = teamwork.together(lambda: given or teamwork.own_problem(run.plan, engine))
+    else:
+        problem = problem or experiments.load_problem(run.plan)
     with jax.enable_x64(run.plan.dtype == "float64"):
         if on_mesh:
             mesh = Mesh(problem, run.plan, engine)
@@ -143,6 +146,20 @@ def resume(
     return run
 
 
+def _to_go_on(path: str | Path, engine: MeshSettings | None) -> Run:
+    """A run that can be resumed, or is complete."""
+    run = Run(path)
+    if run.complete and (run.path / "summary.json").exists():
+        return run
+    if run.status["engine"] not in ENGINES:
+        raise RunError(f"{run.path} is a node's run: start the node again, with `consilience node FILE`")
+    if run.plan.digest() != run.status["plan_digest"]:
+        raise RunError(f"{run.path}/plan.toml was changed after the run began: restore it, or start a new run")
+    if engine is not None and run.status["engine"] != "mesh":
+        raise InputError(f"{run.path} is a run of the engine {run.status['engine']}, which takes no devices")
+    return run
+
+
 def _mesh_settings(engine: str | MeshSettings) -> MeshSettings | None:
     """The settings of a mesh, if it is one."""
     if isinstance(engine, MeshSettings):
@@ -160,8 +177,8 @@ def _path_for(out: str | Path | None, settings: MeshSettings | None) -> Path:
     return Path(tempfile.mkdtemp(prefix="consilience-"))
 
 
-def _require_stable(plan: Plan, problem: Problem | None) -> None:
-    findings = check(plan, problem)
+def _require_stable(plan: Plan, problem: Problem | None, curvature: float | None = None) -> None:
+    findings = check(plan, problem, curvature)
     require_stable(findings)
     for finding in findings:
         if finding.level == "warning":
@@ -174,8 +191,8 @@ def _finish_first(run: Run, problem: Problem, theory: bool, progress: ShowProgre
         teamwork.part()
     if not teamwork.is_first():
         return
-    whole = problem.network_size is None
-    if not whole and experiments.find(run.plan.problem) is not None:
+    whole, experiment = problem.network_size is None, experiments.find(run.plan.problem)
+    if not whole and experiment is not None and (theory or experiment.needs_all_data):
         problem, whole = experiments.load_problem(run.plan), True
     _finish(run, problem, theory and whole, progress)
 

@@ -17,12 +17,15 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Any
 
-from consilience.errors import MeshError, ProcessLostError
-from consilience.meetings import HEARTBEAT_SECONDS, Meeting
+from consilience import errors
+from consilience.errors import ConsilienceError, MeshError, ProcessLostError
+from consilience.meetings import HEARTBEAT_SECONDS, LEAVE_SECONDS, Meeting
 
 _LIFELINE = "CONSILIENCE_MESH_LIFELINE"
 _LOG = "CONSILIENCE_MESH_LOG"
 _SILENT = re.compile(r"unhealthy \(stopped sending heartbeats\):\s*([\d\s,]+)")
+_MISSED = re.compile(r"first task at the barrier: (\d+)\. Some timed out task names:\s*([\d\s,]+)")
+_OWN_WORDS = re.compile(r"^consilience stops with (\w+): (.*)$", re.MULTILINE)
 
 
 def is_child() -> bool:
@@ -69,6 +72,14 @@ def follow_parent() -> None:
     os.dup2(log, 2)
 
 
+def leave_words(error: Exception) -> None:
+    """In the child: tell the parent why this process stops, in case the runtime ends it before it can say so."""
+    known = isinstance(error, ConsilienceError)
+    name = type(error).__name__ if known else ConsilienceError.__name__
+    text = " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())
+    os.write(2, f"\nconsilience stops with {name}: {text}\n".encode())
+
+
 def _hand_on(child: subprocess.Popen[bytes]) -> Any:
     def handler(number: int, frame: Any) -> None:
         if number == signal.SIGTERM:  # Ctrl-C reaches all processes of a terminal by itself
@@ -83,12 +94,15 @@ def _last_words(log: IO[bytes]) -> str:
 
 
 def _in_words(code: int, said: str, meeting: Meeting, run: Any) -> Exception:
+    own = _OWN_WORDS.search(said)
+    if own:
+        return getattr(errors, own.group(1), ConsilienceError)(own.group(2))
     seconds = meeting.join_seconds
     if "RegisterTask" in said and "unhealthy" not in said:
         where = meeting.coordinator or "the cluster's coordinator"
-        if meeting.process_id == 0:
+        if meeting.process == 0:
             return MeshError(
-                f"not all {meeting.num_processes} processes came to {where} within {seconds} s: start the others, "
+                f"not all {meeting.processes or ''} processes came to {where} within {seconds} s: start the others, "
                 "with the same --coordinator and --num-processes"
             )
         return MeshError(
@@ -96,11 +110,31 @@ def _in_words(code: int, said: str, meeting: Meeting, run: Any) -> Exception:
             "--num-processes, and is the port open?"
         )
     resume = f"everything up to the last checkpoint is safe; start all processes again with: consilience resume {run}"
-    silent = _SILENT.search(said)
-    if silent:
-        names = ", ".join(re.findall(r"\d+", silent.group(1)))
-        return ProcessLostError(f"process {names} was lost (silent for {HEARTBEAT_SECONDS} s); {resume}")
-    if code == -signal.SIGABRT and "coordination" in said:
-        return ProcessLostError(f"process 0, the coordinator, was lost; {resume}")
+    lost = _who_was_lost(code, said, meeting.process)
+    if lost:
+        return ProcessLostError(f"{lost}; {resume}")
     tail = said.strip().splitlines()[-1:] or ["it said nothing"]
     return ProcessLostError(f"this process was ended by signal {-code} ({tail[0][:200]}); {resume}")
+
+
+def _who_was_lost(code: int, said: str, process: int | None) -> str | None:
+    """From what the runtime said to this process: who was silent, or did not come when the others parted.
+
+    Process 0 is the coordinator, so that it is the one that was lost is never what it hears itself.
+    """
+    silent = _SILENT.search(said)
+    if silent:
+        return f"process {_numbers(silent.group(1))} was lost (silent for {HEARTBEAT_SECONDS} s)"
+    missed = _MISSED.search(said)
+    if missed:
+        others = {int(number) for number in re.findall(r"\d+", missed.group(2))} - {process}
+        if others:
+            return f"process {_numbers(sorted(others))} was lost (no answer for {LEAVE_SECONDS} s)"
+        return f"process {missed.group(1)} stopped early, see what it said"
+    if code == -signal.SIGABRT and "coordination" in said:
+        return "process 0, the coordinator, was lost" if process != 0 else "another process was lost"
+    return None
+
+
+def _numbers(found: Any) -> str:
+    return ", ".join(re.findall(r"\d+", str(found)))

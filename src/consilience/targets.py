@@ -12,6 +12,7 @@ from consilience.plans import Plan
 from consilience.samplers import dula
 
 _ANY_STEP_SIZE = 1e-9
+_ANY_STEPS = 1000
 
 
 def plans_for(
@@ -24,6 +25,7 @@ def plans_for(
     consensus: float | None = None,
     temperature: float | None = None,
     auto: bool = False,
+    only_weighed: bool = False,
     **changes: Any,
 ) -> dict[str, Plan]:
     """The plans that a target stands for: one called `run`, or one for each run of an experiment's study.
@@ -37,6 +39,7 @@ def plans_for(
         consensus: a constant consensus step.
         temperature: the temperature.
         auto: the step sizes will be chosen by `suggest`, so none need be given.
+        only_weighed: the plan will not be sampled; steps and step sizes that your own problem needs are made up.
         changes: other entries of the plan; `None` leaves them as they are.
     """
     if auto and (step_size is not None or consensus is not None):
@@ -52,8 +55,9 @@ def plans_for(
         drafts = {"run": _from_file(target, num_agents, graph)}
         changes = {**changes, "num_steps": num_steps} if num_steps else changes
     else:
-        first = _ANY_STEP_SIZE if auto else step_size
-        drafts = {"run": _from_module(target, num_agents, graph, num_steps, first, consensus)}
+        first = _ANY_STEP_SIZE if auto or only_weighed else step_size
+        steps = _ANY_STEPS if only_weighed and num_steps is None else num_steps
+        drafts = {"run": _from_module(target, num_agents, graph, steps, first, consensus)}
     return {name: _changed(draft, step_size, consensus, temperature, changes) for name, draft in drafts.items()}
 
 

@@ -7,17 +7,38 @@ import sys
 
 COMMAND = [sys.executable, "-m", "consilience.cli.main"]
 SECONDS = 300
+SLURM = {
+    "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "node[01-02]", "SLURM_NTASKS": "2", "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0",
+}  # fmt: skip
 PROBLEM = '''
-import numpy as np, os
+import jax.numpy as jnp, numpy as np, os
 import consilience as cs
 
 def one(num_agents, agent):
-    """Unequal shards; every agent that is loaded leaves its number behind."""
+    """Unequal shards; every agent that is loaded leaves its number behind. Uses JAX, as experiments do."""
+    assert jnp.ones(2).sum() == 2
     with open(os.environ.get("LOADED", os.devnull), "a") as file:
         file.write(f"{agent}\\n")
     rng = np.random.default_rng(agent)
     features = rng.normal(size=(5 + agent % 3, 3)).astype(np.float32)
-    return cs.models.linear_regression([(features, features.sum(1) + agent)])
+    targets = features.sum(1) + agent
+    if os.environ.get("BAD_AGENT") == str(agent):
+        targets[:] = np.nan
+    return cs.models.linear_regression([(features, targets)])
+
+if "FULL" in os.environ:
+    import orbax.checkpoint
+
+    def refuse(*arguments, **others):
+        raise OSError(28, "No space left on device")
+
+    orbax.checkpoint.CheckpointManager.save = refuse
+if "OTHER_VERSION" in os.environ:
+    import importlib.metadata
+
+    original = importlib.metadata.version
+    importlib.metadata.version = lambda name: "0.0.1" if name == os.environ["OTHER_VERSION"] else original(name)
 '''
 
 
@@ -25,6 +46,13 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
+
+
+def is_free(port):
+    with socket.socket() as listener, contextlib.suppress(OSError):
+        listener.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def start(arguments, cwd, environment=None):

@@ -5,13 +5,15 @@ import signal
 import pytest
 
 from consilience import supervision
-from consilience.errors import MeshError, ProcessLostError
+from consilience.errors import MeshError, ProcessLostError, RunError
 from consilience.meetings import Meeting, cluster
+from tests.teamwork.processes import SLURM
 
-SLURM = {
-    "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "node[01-02]", "SLURM_NTASKS": "2", "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "0",
-}  # fmt: skip
+PARTING = (
+    "Shutdown barrier has failed.\nBarrier result: 'DEADLINE_EXCEEDED: Barrier timed out.\n# of tasks that reached "
+    "the barrier: 1/2.\nThe first task at the barrier: 0. Some timed out task names:\n1\n [type.googleapis.com/...] "
+    "Failed to disconnect from coordination service"
+)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,9 @@ def test_a_cluster_is_known_by_its_environment(variables, expected, monkeypatch)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert cluster() == expected
+    assert (Meeting().process, Meeting().processes) == {
+        None: (None, None), "Slurm": (1, 2), "Kubernetes": (0, None)
+    }[expected]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,10 @@ def test_a_cluster_is_known_by_its_environment(variables, expected, monkeypatch)
         ("DEADLINE_EXCEEDED RPC: /RegisterTask", 1, MeshError, "did not answer within 60 s"),
         ("DEADLINE_EXCEEDED RPC: /RegisterTask", 0, MeshError, "not all 2 processes came"),
         ("", 1, ProcessLostError, "it said nothing"),
+        (PARTING, 0, ProcessLostError, "process 1 was lost"),
+        (PARTING, 1, ProcessLostError, "process 0 stopped early"),
+        ("Polled an error from coordination service", 0, ProcessLostError, "another process was lost"),
+        (f"consilience stops with RunError: run is taken\n{PARTING}", 0, RunError, "run is taken"),
     ],
 )  # fmt: skip
 def test_what_the_runtime_says_in_words(said, process, kind, words):

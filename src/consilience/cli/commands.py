@@ -106,6 +106,8 @@ def run(
     """Sample a posterior over a network of agents, and report."""
     from consilience.cli import meshes
 
+    if auto:
+        meshes.require_no_auto(engine, coordinator, num_processes, process_id)
     with meshes.meeting(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
         from consilience.cli import display
         from consilience.experiments import load_problem
@@ -117,22 +119,26 @@ def run(
 
         mesh = meshes.settings_for(engine, devices, model_devices)
         path = out or default_path(target)
-        if meshes.is_first():
-            require_free(path)
         options: dict[str, Any] = {
             "num_agents": agents, "graph": graph, "num_steps": steps, "burn_in": burn_in, "store_every": store_every,
             "num_chains": runs or chains, "seed": seed, "batch_size": batch_size, "step_size": step_size,
             "consensus": consensus, "temperature": temperature, "dtype": dtype, "auto": auto,
         }  # fmt: skip
         one_network = engine == "peers"  # of a study, its main one
-        plans = {"run": main_plan(target, **options)} if one_network else plans_for(target, **options)
+
+        def plans_of_target() -> dict[str, Plan]:
+            if meshes.is_first():
+                require_free(path)
+            return {"run": main_plan(target, **options)} if one_network else plans_for(target, **options)
+
+        plans = meshes.together(plans_of_target)
         if auto:
             chosen = {
                 name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
                 for name, plan in plans.items()
             }
             plans = {name: suggestion.plan for name, suggestion in chosen.items()}
-            if not as_json and meshes.is_first():
+            if not as_json:
                 display.print_suggestions(list(chosen.values()))
         if one_network:
             _sample_by_peers(plans["run"], path, as_json)
@@ -143,7 +149,7 @@ def run(
                 start_study(target, plans, path, screen.follow)
             else:
                 (plan,) = plans.values()
-                problem = meshes.own_problem(plan, mesh)
+                problem = meshes.together(lambda: meshes.own_problem(plan, mesh))
                 sample(
                     problem, plan, path, engine=mesh or engine, progress=screen.follow(plan), theory=True,
                     checkpoint_seconds=checkpoint_seconds,

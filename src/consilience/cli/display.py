@@ -312,7 +312,8 @@ def print_costs(plan: Plan, costs: Mapping[str, Any], rates: Mapping[str, float]
         "devices": f"{costs['devices']} ({axes})",
         "agents per device": f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}",
         "edges cut": f"{costs['edges_cut']:,} of {plan.graph.num_edges:,} ({plan.graph.name})",
-        "sent per step and device": f"{costs['bytes_sent_per_step']:,} bytes in {costs['rounds']} permutations",
+        "sent per step and device": f"{costs['bytes_sent_per_step']:,} bytes, of which "
+        f"{costs['bytes_permuted_per_step']:,} in {costs['rounds']} permutations",
         "memory per device": f"{costs['memory_bytes'] / 2**20:,.1f} MiB (state: {costs['state_bytes']:,} bytes)",
         "work per step and device": f"{costs['flops_per_step']:,.0f} operations, "
         f"{costs['memory_traffic_per_step'] / 1e6:,.2f} MB to and from memory",
@@ -326,5 +327,10 @@ def print_costs(plan: Plan, costs: Mapping[str, Any], rates: Mapping[str, float]
         table.add_row(name, text)
     console = _console()
     console.print(table, highlight=False)
+    if costs["work_is_more"]:
+        console.print(
+            "\nThe compiler counts a loop over agents or rows once: work and its time are more than that, and the "
+            "speed-up is nearer to the number of devices."
+        )
     if repeated:
         console.print("\nThe experiment has too few data for so many agents: those of its own network were repeated.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from consilience.plans import Plan
     from consilience.problems import Problem
 
+T = TypeVar("T")
 app = typer.Typer(help="Agents spread over many devices: what a mesh would cost.", no_args_is_help=True)
 
 
@@ -38,13 +39,15 @@ def plan(
     from consilience.cli import display
     from consilience.engines.mesh import Mesh
     from consilience.engines.mesh.costs import Rates, costs_of
-    from consilience.engines.mesh.devices import make_virtual_devices
+    from consilience.engines.mesh.devices import prepare_devices
     from consilience.targets import main_plan
     from consilience.teamwork.data import sized_problem
 
     settings = settings_for("mesh", devices, model_devices)
-    make_virtual_devices(devices or 1)
-    made = main_plan(target, num_agents=agents, graph=graph, num_chains=chains, batch_size=batch_size)
+    prepare_devices(devices)
+    made = main_plan(
+        target, num_agents=agents, graph=graph, num_chains=chains, batch_size=batch_size, only_weighed=True
+    )
     problem, repeated = sized_problem(made)
     rates = Rates(bandwidth=bandwidth, latency=latency)
     costs = costs_of(Mesh(problem, made, settings), rates)
@@ -81,14 +84,20 @@ def meeting(
     The process that the user started hands all this on to a child that it watches, and exits with its code.
     """
     from consilience import supervision
-    from consilience.errors import InputError, MeshError
+    from consilience.errors import InputError, MeshError, ProcessLostError
     from consilience.meetings import Meeting, cluster
 
     entries = {"coordinator": coordinator, "num_processes": num_processes, "process_id": process_id}
     given = {name: value for name, value in entries.items() if value is not None}
-    if given and engine != "mesh":
-        raise InputError("--coordinator, --num-processes and --process-id are for --engine mesh")
-    if engine != "mesh" or (not given and cluster() is None):
+    if engine != "mesh" and (given or join_seconds is not None):
+        raise InputError("--coordinator, --num-processes, --process-id and --join-seconds are for --engine mesh")
+    if engine != "mesh":
+        yield
+        return
+    if not given and cluster() is None:
+        if join_seconds is not None:
+            raise MeshError("--join-seconds is for several processes: give --coordinator too, or leave it out")
+        _prepare_devices(devices)
         yield
         return
     where = Meeting(**given, **({"join_seconds": join_seconds} if join_seconds else {}))
@@ -105,8 +114,27 @@ def meeting(
     joining.join(where, devices)
     try:
         yield
+    except ProcessLostError:
+        raise
+    except Exception as error:
+        supervision.leave_words(error)
+        raise
     finally:
         joining.part()
+
+
+def _prepare_devices(devices: int | None) -> None:
+    """The devices of a process that is alone: before anything else uses JAX."""
+    from consilience.engines.mesh.devices import prepare_devices
+
+    prepare_devices(devices)
+
+
+def together(action: Callable[[], T]) -> T:
+    """What a function returns that may fail in one of several processes alone; all of them stop if it does."""
+    from consilience import teamwork
+
+    return teamwork.together(action)
 
 
 def engine_of(run: Path) -> str:
@@ -130,6 +158,18 @@ def own_problem(plan: Plan, mesh: MeshSettings | None) -> Problem:
     from consilience.experiments import load_problem
 
     return load_problem(plan) if mesh is None else teamwork.own_problem(plan, mesh)
+
+
+def require_no_auto(engine: str, *named: Any) -> None:
+    """Check that step sizes are given where there are several processes, of which none has all the data."""
+    from consilience.errors import MeshError
+    from consilience.meetings import cluster
+
+    if engine == "mesh" and (any(one is not None for one in named) or cluster() is not None):
+        raise MeshError(
+            "--auto looks at all agents' data, and each of several processes has its own agents' alone: ask "
+            "`consilience suggest` in one process, and give its --step-size and --consensus"
+        )
 
 
 def require_no_study(mesh: MeshSettings | None) -> None:

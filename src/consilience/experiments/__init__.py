@@ -29,7 +29,7 @@ def find(name: str | None) -> Experiment | None:
 def load_problem(plan: Plan, agents: Sequence[int] | None = None) -> Problem:
     """The problem that a plan names: an experiment's, or the attribute of a module.
 
-    With agents, their part alone; a module's function that takes an agent then makes no other's.
+    With agents, their part alone; an experiment, or a module's function that takes an agent, then makes no other's.
     """
     if plan.problem is None:
         raise PlanError(
@@ -38,7 +38,7 @@ def load_problem(plan: Plan, agents: Sequence[int] | None = None) -> Problem:
         )
     experiment = find(plan.problem)
     if experiment is not None:
-        found = experiment.problem_of(plan)
+        found = experiment.problem_of(plan, agents)
     else:
         found = import_problem(plan.problem, plan.num_agents, agents)
     return found if agents is None or found.network_size is not None else found.of_agents(agents)

@@ -8,7 +8,7 @@ iterations, as in the paper; that of probabilities averaged over the second half
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +59,10 @@ class A9A:
         }
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
-        """The paper's step sizes, 10 epochs unless another number of steps is given."""
-        steps = num_steps or _EPOCHS * (_train_rows() // num_agents // _BATCH)
+        """The paper's step sizes, 10 epochs unless another number of steps is given; small shards, small batches."""
+        rows = max(1, _train_rows() // num_agents)
+        batch = min(_BATCH, rows)
+        steps = num_steps or _EPOCHS * (rows // batch)
         return Plan(
             problem=self.name,
             graph=graph or graphs.ring(num_agents),
@@ -71,16 +73,17 @@ class A9A:
             num_steps=steps,
             store_every=max(1, steps // _CURVE_POINTS),
             num_chains=_REPETITIONS,
-            batch_size=_BATCH,
+            batch_size=batch,
         )
 
-    def problem_of(self, plan: Plan) -> Problem:
-        """Every chain's own rows, dealt out at random; rows are numbers that point into one table."""
+    def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
+        """Every chain's own rows, dealt out at random; rows are numbers that point into one table, the whole set."""
         features, labels = _table()
-        chains = [
-            [train[own].astype(np.int32) for own in splits.equal(len(train), plan.num_agents, seed)]
-            for train, _, seed in (_split(plan.seed, chain) for chain in range(plan.num_chains))
-        ]
+        wanted = range(plan.num_agents) if agents is None else agents
+        chains = []
+        for train, _, seed in (_split(plan.seed, chain) for chain in range(plan.num_chains)):
+            rows = splits.equal(len(train), plan.num_agents, seed)
+            chains.append([train[rows[agent]].astype(np.int32) for agent in wanted])
         model = logistic_regression([(features[:1], labels[:1])] * plan.num_agents, "laplace")
         words, classes = jnp.asarray(packed(features)), jnp.asarray(labels)
 
@@ -92,6 +95,7 @@ class A9A:
         return Problem(
             log_likelihood, model.log_prior, model.init, chains[0], name=self.title,
             replicas=chains if plan.num_chains > 1 else None,
+            network_size=None if agents is None else plan.num_agents,
         )  # fmt: skip
 
     def analyse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from consilience.graphs import Graph
@@ -34,8 +34,11 @@ class Experiment(Protocol):
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """The runs that the whole study compares, each with a name that can be a directory's."""
 
-    def problem_of(self, plan: Plan) -> Problem:
-        """The problem that a plan samples: the data split among its agents, by its seed if that is random."""
+    def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
+        """The problem that a plan samples: the data split among its agents, by its seed if that is random.
+
+        With agents, their shards alone, in that order; no other agent's shard is made.
+        """
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
         """The paper's plan for so many agents; another graph or number of steps adapts its schedules."""

@@ -6,7 +6,7 @@ inverted brightness, and with their pixels scrambled by one fixed permutation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -62,12 +62,13 @@ class Digits:
             num_steps=steps,
             burn_in=steps // 2,
             store_every=max(1, steps // 400),
-            batch_size=min(32, (len(load("digits").labels) - _HELD_OUT) // num_agents),
+            batch_size=max(1, min(32, (len(load("digits").labels) - _HELD_OUT) // num_agents)),
         )
 
-    def problem_of(self, plan: Plan) -> Problem:
+    def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
         """The training images dealt out to the agents of a plan, by its seed."""
-        return self.problem(plan.num_agents, plan.seed)
+        whole = self.problem(plan.num_agents, plan.seed)
+        return whole if agents is None else whole.of_agents(agents)
 
     def problem(self, num_agents: int, seed: int = 0) -> Problem:
         """The training images dealt out at random."""

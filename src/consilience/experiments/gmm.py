@@ -71,15 +71,16 @@ class GMM:
         """Networks of 1, 5 and 10 agents."""
         return {f"agents-{n}": self.plan(n, None, num_steps) for n in (1, 5, 10)}
 
-    def problem_of(self, plan: Plan) -> Problem:
+    def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
         """The points divided among the agents of a plan."""
-        return self.problem(plan.num_agents)
+        return self.problem(plan.num_agents, agents)
 
-    def problem(self, num_agents: int) -> Problem:
-        """The points divided among the agents, as evenly as they go."""
+    def problem(self, num_agents: int, agents: Sequence[int] | None = None) -> Problem:
+        """The points divided among the agents, as evenly as they go; of some agents, or of all."""
         if num_agents > NUM_POINTS:
             raise ProblemError(f"gmm has {NUM_POINTS} points: take at most so many agents, got {num_agents}")
-        return tied_mixture(np.array_split(self.data, num_agents))
+        parts = np.array_split(self.data, num_agents)
+        return tied_mixture(parts) if agents is None else tied_mixture(parts).of_agents(agents)
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
         """The paper's schedules stretched over `num_steps`, on a ring unless another graph is given.

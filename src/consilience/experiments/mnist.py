@@ -10,8 +10,8 @@ seed; the report says both in words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -71,7 +71,7 @@ class MNIST:
         repair.
         """
         graph, batch = graph or graphs.ring(num_agents), max(1, _BATCH_OF_NETWORK // num_agents)
-        steps = num_steps or _EPOCHS * (_IMAGES // num_agents // batch)
+        steps = num_steps or _EPOCHS * max(1, _IMAGES // num_agents // batch)
         pull = 0.9 * graph.proven_consensus_limit if graph.num_edges else 1.0
         first = 2e-5 if num_agents > 1 else 1e-5
         return Plan(
@@ -84,12 +84,14 @@ class MNIST:
             batch_size=batch,
         )
 
-    def problem_of(self, plan: Plan) -> Problem:
-        """The training images dealt out by the plan's seed."""
+    def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
+        """The training images dealt out by the plan's seed; each agent's are enlarged apart."""
         train = _images("mnist", "train")
         rows = splits.equal(len(train.labels), plan.num_agents, plan.seed)
-        shards = [(train.inputs[own], train.labels[own]) for own in rows]
-        return classifier(_NETWORK, shards, self.prior, self.scale, self.title)
+        wanted = range(plan.num_agents) if agents is None else agents
+        shards = [(_enlarged(train.inputs[rows[agent]]), train.labels[rows[agent]]) for agent in wanted]
+        made = classifier(_NETWORK, shards, self.prior, self.scale, self.title)
+        return made if agents is None else replace(made, network_size=plan.num_agents)
 
     def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: ShowShare) -> None:
         """Every agent's predictions on MNIST's test images and on images from elsewhere."""
@@ -142,9 +144,9 @@ class MNISTScan:
         """The plan with the normal prior at temperature 1."""
         return _at(PRIORS["normal"].plan(num_agents, graph, num_steps), 1.0)
 
-    def problem_of(self, plan: Plan) -> Problem:
+    def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
         """That of the prior which the plan names."""
-        return next(one for one in PRIORS.values() if one.name == plan.problem).problem_of(plan)
+        return next(one for one in PRIORS.values() if one.name == plan.problem).problem_of(plan, agents)
 
     def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: ShowShare) -> None:
         """As for the single experiment, which the runs' plans name."""
@@ -179,12 +181,16 @@ def _at(plan: Plan, temperature: float) -> Plan:
 
 @lru_cache(maxsize=8)
 def _images(name: str, part: Any) -> Labelled:
-    """A data set with images of 32 × 32."""
+    """A data set with images of 32 × 32; those to train with as they are stored, until an agent takes its own."""
     found = load(name, part)
-    if found.inputs.shape[1:] == (32, 32):
+    if part == "train" or found.inputs.shape[1:] == (32, 32):
         return found
-    grown = jax.image.resize(found.inputs, (len(found.inputs), 32, 32), "linear")
-    return found._replace(inputs=np.asarray(grown))
+    return found._replace(inputs=_enlarged(found.inputs))
+
+
+def _enlarged(images: np.ndarray) -> np.ndarray:
+    """Images of 32 × 32."""
+    return np.asarray(jax.image.resize(images, (len(images), 32, 32), "linear"))
 
 
 def _strange() -> dict[str, Strange]:

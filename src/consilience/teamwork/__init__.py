@@ -1,7 +1,8 @@
 """A run that several processes sample together: one directory, one store, one set of checkpoints."""
 
 from consilience.engines.mesh.joining import is_alone, is_first, part
-from consilience.teamwork.data import own_problem, require_same_data
+from consilience.engines.mesh.team import together
+from consilience.teamwork.data import largest_curvature, own_problem, require_same_data
 from consilience.teamwork.directory import create, held
 from consilience.teamwork.sampling import TeamSampling, restore
 
@@ -11,8 +12,10 @@ __all__ = [
     "held",
     "is_alone",
     "is_first",
+    "largest_curvature",
     "own_problem",
     "part",
     "require_same_data",
     "restore",
+    "together",
 ]

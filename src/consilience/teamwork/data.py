@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from consilience import experiments
+from consilience import checks, experiments
 from consilience.engines.mesh import Mesh, MeshSettings, own_agents
 from consilience.engines.mesh.joining import is_alone
-from consilience.errors import ProblemError, RunError
+from consilience.errors import DataError, ProblemError, RunError
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.runs import RunDirectory
@@ -32,7 +32,7 @@ def sized_problem(plan: Plan) -> tuple[Problem, bool]:
     """
     try:
         return experiments.load_problem(plan), False
-    except ProblemError:
+    except (ProblemError, DataError):
         experiment = experiments.find(plan.problem)
         if experiment is None:
             raise
@@ -40,6 +40,12 @@ def sized_problem(plan: Plan) -> tuple[Problem, bool]:
         small = experiment.problem_of(own.replace(num_chains=plan.num_chains, seed=plan.seed))
         repeated = small.of_agents([agent % small.num_agents for agent in range(plan.num_agents)])
         return replace(repeated, network_size=None), True
+
+
+def largest_curvature(mesh: Mesh) -> float:
+    """The largest curvature of all agents' potentials, from what each process finds of its own."""
+    own = mesh.team.attempt(lambda: checks.largest_curvature(mesh.plan, mesh.problem, mesh.agents[mesh.store_rows]))
+    return float(mesh.team.gather(np.array(own)).max())
 
 
 def data_digest(mesh: Mesh) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from consilience.engines import Segment
 from consilience.engines.mesh import Mesh
-from consilience.errors import ConsilienceError, RunError
+from consilience.errors import ConsilienceError, RunError, StorageError
 from consilience.loop import Sampling, ShowProgress, by_variable
 from consilience.runs import RunDirectory
 from consilience.runs.files import disk_errors
@@ -34,6 +34,9 @@ class TeamSampling(Sampling):
         super().__init__(run, engine, progress if engine.team.is_first else None, checkpoint_seconds)
         self.team = engine.team
         self.failure: ConsilienceError | None = None
+
+    def _checkpoint_is_due(self, step: int) -> bool:
+        return False  # all processes agree on it, between segments
 
     def _before_segment(self, state: Any, step: int, steps: int) -> int:
         due = step > 0 and time.perf_counter() - self.last_checkpoint >= self.checkpoint_seconds
@@ -53,12 +56,17 @@ class TeamSampling(Sampling):
             self.team.stop_together(self.failure)
         written = int(everybody[:, 3].min())
         if self.team.is_first and written > self.draws.length:
-            self.draws.commit(written)
+            try:
+                with disk_errors(self.run.path, self.kept):
+                    self.draws.commit(written)
+            except StorageError as error:
+                self.failure = error  # the others hear of it next time
         return bool(everybody[:, 0].any()), bool(everybody[0, 1]), int(everybody[0, 2])
 
     def _loop(self, state: Any, step: int, writer: Any) -> tuple[int, Any]:
         reached = super()._loop(state, step, writer)
         self._agree()
+        self._agree()  # that all is shown
         return reached
 
     def _wait(self, allowed: int) -> None:
@@ -69,15 +77,6 @@ class TeamSampling(Sampling):
                 finished.result()
             except ConsilienceError as error:
                 self.failure = self.failure or error
-
-    def _store(self, segment: Segment, state: Any) -> None:
-        if self.write_failed:
-            return
-        self.write_failed = True  # until it is done: a later segment must not take this one's place
-        kept = f" What was stored before is safe; `{self.again}` goes on from there."
-        with disk_errors(self.run.path, kept):
-            self._append(segment)
-        self.write_failed = False
 
     def _append(self, segment: Segment) -> None:
         if len(segment.draws):
@@ -94,7 +93,10 @@ class TeamSampling(Sampling):
         if self.checkpoints is None:
             self.checkpoints = TeamCheckpoints(self.run.path / "checkpoints", self.engine)
         extra = {"draws": self.draws.written, "times": self.metrics.length}
-        self.checkpoints.save(step, state, extra)
+        with disk_errors(
+            self.run.path, self.kept
+        ):  # others may wait inside: the runtime tells them that this one left
+            self.checkpoints.save(step, state, extra)
         self._note(step=step, timing=self._timing(step))
         self.last_checkpoint = time.perf_counter()
 

@@ -1,21 +1,21 @@
 """What a mesh costs, before anything runs: from the layout, and from what the compiler says of the program.
 
-Memory is that of the whole program. Work and traffic are those of a program of one step, because compilers count the
-body of a loop once. Times follow from three rates, which are assumptions and stand beside them.
+Memory is that of the whole program. Work and traffic are those of a program of one step. The compiler counts the body
+of a loop once: where gradients go over agents one after the other (large models, and those on a model axis) the work
+is more than it says, and `work_is_more` says so. Times follow from three rates, which are assumptions and stand
+beside them.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from consilience.engines.mesh.engine import Mesh
+from consilience.engines.mesh.traffic import traffic_of
 from consilience.engines.program import Sizes
 
-_PERMUTED = re.compile(r"= \(?(f32|f64)\[([\d,]*)\][^=\n]* collective-permute(?:-start)?\(")
+_ONCE_A_BLOCK = "all-reduce"  # the consensus error is measured after a block of steps, all else happens in each
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Costs:
     edges_cut: int
     rounds: int
     bytes_sent_per_step: int
+    bytes_permuted_per_step: int
+    messages_per_step: float
     flops_per_step: float
     memory_traffic_per_step: float
     memory_bytes: int
@@ -53,6 +55,7 @@ class Costs:
     compute_seconds: float
     network_seconds: float
     speed_up: float
+    work_is_more: bool
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -66,9 +69,13 @@ def costs_of(mesh: Mesh, rates: Rates | None = None) -> Costs:
     step = mesh.lowered(mesh.held, Sizes(1, 1, 1, 2)).compile()
     counted = step.cost_analysis()
     traffic = float(counted["bytes accessed"])
-    sent = bytes_permuted(step.as_text())
+    found = traffic_of(step.as_text())
+    sent, messages = (
+        sum(number / (mesh.block_steps if kind == _ONCE_A_BLOCK else 1) for kind, number in counts.items())
+        for counts in found
+    )
     compute = traffic / rates.memory_bandwidth
-    network = len(mesh.exchange.rounds) * rates.latency + sent / rates.bandwidth
+    network = messages * rates.latency + sent / rates.bandwidth
     chains = -(-mesh.plan.num_chains // mesh.axes.chains)
     alone = compute * mesh.plan.num_agents / layout.capacity * mesh.plan.num_chains / chains * mesh.axes.model
     return Costs(
@@ -80,7 +87,9 @@ def costs_of(mesh: Mesh, rates: Rates | None = None) -> Costs:
         fewest_agents_per_device=int(layout.counts.min()),
         edges_cut=layout.edges_cut(mesh.plan.graph),
         rounds=len(mesh.exchange.rounds),
-        bytes_sent_per_step=sent,
+        bytes_sent_per_step=round(sent),
+        bytes_permuted_per_step=found.bytes["collective-permute"],
+        messages_per_step=messages,
         flops_per_step=float(counted.get("flops", 0.0)),
         memory_traffic_per_step=traffic,
         memory_bytes=int(
@@ -93,16 +102,5 @@ def costs_of(mesh: Mesh, rates: Rates | None = None) -> Costs:
         compute_seconds=compute,
         network_seconds=network,
         speed_up=alone / (compute + network),
+        work_is_more=mesh.model.one_after_the_other,
     )
-
-
-def bytes_permuted(program: str) -> int:
-    """The bytes that a device sends in the permutations of a compiled program.
-
-    >>> bytes_permuted("  %a = f32[2,3]{1,0} collective-permute(%b), channel_id=1")
-    24
-    """
-    total = 0
-    for kind, shape in _PERMUTED.findall(program):
-        total += int(kind[1:]) // 8 * int(np.prod([int(length) for length in shape.split(",") if length]))
-    return total

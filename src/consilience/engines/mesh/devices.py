@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Annotated, NamedTuple
 
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 from pydantic import Field
 
-from consilience.engines.mesh.joining import place
+from consilience.engines.mesh.joining import devices_of_each, is_alone, place
 from consilience.errors import MeshError
 from consilience.validation import Record
 
@@ -37,29 +38,22 @@ class Axes(NamedTuple):
     model: int
 
 
-def make_virtual_devices(count: int) -> None:
-    """Let the CPU count as so many devices, if JAX has not started yet; real ones come first where there are enough.
+def prepare_devices(wanted: int | None) -> None:
+    """Let the CPU count as so many devices; to be called before anything else uses JAX, which counts them once.
 
-    JAX reads the number once, when it starts, so later it cannot be changed in this process.
+    Real devices come first where there are enough. Among several processes, `join` has done this already.
     """
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        try:
-            jax.config.update("jax_num_cpu_devices", count)
-        except RuntimeError:
-            return
+    if wanted is None or not is_alone() or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    with contextlib.suppress(RuntimeError):  # JAX has started: `own_devices` says so, if there are too few
+        jax.config.update("jax_num_cpu_devices", wanted)
 
 
 def own_devices(wanted: int | None, num_processes: int) -> list[jax.Device]:
     """The devices of this process that take part, `wanted` in all processes together."""
     if wanted is None:
         return jax.local_devices()
-    if wanted % num_processes:
-        raise MeshError(
-            f"{wanted} devices cannot be shared evenly among {num_processes} processes: take a multiple of it"
-        )
-    count = wanted // num_processes
-    if num_processes == 1:
-        make_virtual_devices(count)
+    count = devices_of_each(wanted, num_processes)
     found = jax.local_devices()
     if len(found) < count:
         found = jax.local_devices(backend="cpu")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import math
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ from consilience.engines.mesh.data import Held, MeshData, sizes_in_line
 from consilience.engines.mesh.devices import MeshSettings, make_mesh
 from consilience.engines.mesh.exchange import Exchange
 from consilience.engines.mesh.joining import place
-from consilience.engines.mesh.layout import Layout, agents_per_group
+from consilience.engines.mesh.layout import Layout, agents_per_group, line_of_agents
 from consilience.engines.mesh.model_axis import ModelAxis
 from consilience.engines.mesh.team import Team
 from consilience.engines.program import (
@@ -45,6 +45,7 @@ from consilience.problems import Parameters, Problem, initial_positions, require
 from consilience.randomness import Purpose, agent_keys, normals
 from consilience.version import __version__
 
+_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "networkx", "orbax-checkpoint", "zarr")
 _DRAWS = Spec(None, "chains", "agents", "model")
 
 
@@ -66,10 +67,9 @@ class Mesh:
         )
         self.mesh, self.axes, self.layout = _laid_out(plan, settings)
         self.dtype = jnp.dtype(plan.dtype)
-        own = self._own_part(problem)
-        self.problem, self.parameters = own, Parameters.of(own, self.dtype)
+        self.problem = own = self.team.attempt(lambda: self._own_part(problem))
+        self.parameters = Parameters.of(own, self.dtype)
         self.model = ModelAxis(self.axes.model, self.parameters.size)
-        require_replicas(own, plan)
         sizes = sizes_in_line(own, self.layout, self.team)
         require_batches(sizes[np.argsort(self.layout.line)], plan)
         self._data = MeshData(own, plan, self.dtype, self.layout, self.team, sizes)
@@ -85,6 +85,7 @@ class Mesh:
 
     def _own_part(self, problem: Problem) -> Problem:
         """The shards of this process, in line."""
+        require_replicas(problem, self.plan)
         ranks = self.layout.ranks_of_process(self.team.index)
         if problem.num_agents == self.plan.num_agents:
             return problem.of_agents(self.layout.line[ranks].tolist())
@@ -97,10 +98,12 @@ class Mesh:
 
     def _require_usable(self) -> None:
         """Check the model where the agents of this process start, without the network."""
-        keys = agent_keys(self.plan.seed, Purpose.INIT, [0], self.agents[self.store_rows])
+        own = self.agents[self.store_rows]
+        keys = agent_keys(self.plan.seed, Purpose.INIT, [0], own)
         with jax.default_device(self.mesh.local_devices[0]):
             start = initial_positions(self.problem, self.parameters, keys, self.dtype)
-            require_usable(self.problem, self.parameters, start[0], self.problem.stacked_shards(self.dtype))
+            data = self.problem.stacked_shards(self.dtype)
+            require_usable(self.problem, self.parameters, start[0], data, own.tolist())
 
     def _choose_sizes(self) -> None:
         """Blocks and segments from the plan alone, so that a run goes on with other devices; their parts fit here."""
@@ -151,10 +154,19 @@ class Mesh:
 
         def start(held: Held) -> Any:
             keys = agent_keys(self.plan.seed, Purpose.INIT, held.chain_numbers, held.agent_numbers)
-            positions = initial_positions(self.problem, self.parameters, keys, self.dtype)
-            return each(self.plan.sampler.init)(self.model.own_slice(positions))
+            return each(self.plan.sampler.init)(self._start_of(keys))
 
         return jax.jit(self._on_each_device(start, (self._held_specs,), self._state_specs))(self.held)
+
+    def _start_of(self, keys: jax.Array) -> jax.Array:
+        """This device's slice of where its agents start; whole vectors of one agent at a time, if it is a slice."""
+        if self.model.devices == 1:
+            return initial_positions(self.problem, self.parameters, keys, self.dtype)
+
+        def one_agent(key: jax.Array) -> jax.Array:
+            return self.model.own_slice(initial_positions(self.problem, self.parameters, key, self.dtype))
+
+        return jax.lax.map(one_agent, keys.reshape(-1)).reshape(*keys.shape, -1)
 
     def compile(self) -> None:
         """Compile the program for segments of any length."""
@@ -237,13 +249,18 @@ class Mesh:
     def _on_each_device(self, function: Any, in_specs: Any, out_specs: Any) -> Any:
         return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
-    def _bad_positions(self, state: Any) -> np.ndarray:
-        """`(chains, places)` which positions are not finite, the same in every process."""
+    @cached_property
+    def _bad_positions_program(self) -> Any:
+        """Made once: a new function would be traced again in every segment."""
 
         def bad(state: Any) -> jax.Array:
             return ~jnp.isfinite(each(self.plan.sampler.position)(state)).all(-1)
 
-        return np.asarray(jax.jit(bad, out_shardings=NamedSharding(self.mesh, Spec()))(state))
+        return jax.jit(bad, out_shardings=NamedSharding(self.mesh, Spec()))
+
+    def _bad_positions(self, state: Any) -> np.ndarray:
+        """`(chains, places)` which positions are not finite, the same in every process."""
+        return np.asarray(self._bad_positions_program(state))
 
     def _own_draws(self, draws: jax.Array, complete: int) -> np.ndarray:
         """`(draws, chains, agents, size)` of the agents of this process, in line."""
@@ -311,10 +328,16 @@ def local_part(array: jax.Array) -> np.ndarray:
 
 
 def _identity(plan: Plan, settings: MeshSettings | None) -> bytes:
-    """A digest of all that must be the same in every process."""
-    versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")]
+    """A digest of all that must be the same in every process.
+
+    A graph is made by NetworkX and put in line by SciPy: what they made is compared too, not only what was asked for.
+    """
+    versions = [importlib.metadata.version(name) for name in _PACKAGES]
     chosen = (settings or MeshSettings()).model_dump_json()
-    return hashlib.sha256("|".join([plan.digest(), __version__, *versions, chosen]).encode()).digest()
+    digest = hashlib.sha256("|".join([plan.digest(), __version__, *versions, chosen]).encode())
+    for made in (plan.graph.edges, plan.graph.weights, line_of_agents(plan.graph)):
+        digest.update(np.ascontiguousarray(made).tobytes())
+    return digest.digest()
 
 
 def _laid_out(plan: Plan, settings: MeshSettings | None) -> Any:

@@ -21,8 +21,7 @@ import numpy as np
 
 from consilience.engines.mesh.layout import Layout
 from consilience.graphs import Graph
-
-_FEW_SLOTS = 8
+from consilience.mixing import way_to_sum
 
 
 class Round(NamedTuple):
@@ -71,17 +70,9 @@ class Exchange:
         )
         rounds, sent, position = _rounds(transfers, layout)
         source[crossing] = layout.capacity + position[inverse.reshape(-1)]
-        edges = _Edges(receiver, source, None if (graph.weights == 1).all() else weight.astype(dtype))
-        most = int(graph.degrees.max(initial=0))
-        if most > _FEW_SLOTS and 4 * len(receiver) >= graph.num_agents**2:
-            return cls(rounds, _matrix_tables(edges, sent, layout, dtype))
-        by_slot = most <= _FEW_SLOTS or graph.num_agents * most <= 2 * len(receiver)
-        return cls(rounds, (_slot_tables if by_slot else _edge_tables)(edges, sent, layout))
-
-    @property
-    def messages_sent(self) -> int:
-        """How many agents' messages a device sends in a step, at most."""
-        return sum(width for _, width in self.rounds)
+        edges = _Edges(receiver, source, None if (graph.weights == 1).all() else weight.astype(dtype), dtype)
+        make = {"slots": _slot_tables, "matrix": _matrix_tables, "edges": _edge_tables}[way_to_sum(graph)]
+        return cls(rounds, make(edges, sent, layout))
 
     def disagreement(self, messages: Any, tables: Tables) -> Any:
         """`Σ_j a_ij (m_i − m_j)` of the agents of this device; messages have axes `(chains, places, …)`.
@@ -127,6 +118,7 @@ class _Edges(NamedTuple):
     receiver: np.ndarray
     source: np.ndarray
     weight: np.ndarray | None
+    dtype: Any
 
 
 def _directed_edges(graph: Graph, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -209,11 +201,11 @@ def _edge_tables(edges: _Edges, sent: np.ndarray, layout: Layout) -> Tables:
     return Tables(sent, receiver, source, weight)
 
 
-def _matrix_tables(edges: _Edges, sent: np.ndarray, layout: Layout, dtype: Any) -> Tables:
+def _matrix_tables(edges: _Edges, sent: np.ndarray, layout: Layout) -> Tables:
     """Rows of the Laplacian: no larger than the edges if there are that many."""
     device, place, edge = _of_places(edges, layout)
     weight = np.ones(len(edges.source)) if edges.weight is None else edges.weight
-    matrix = np.zeros((layout.num_devices, layout.capacity, layout.capacity + sent.shape[1]), dtype)
+    matrix = np.zeros((layout.num_devices, layout.capacity, layout.capacity + sent.shape[1]), edges.dtype)
     np.add.at(matrix, (device, place, edges.source[edge]), -weight[edge])
     matrix[:, np.arange(layout.capacity), np.arange(layout.capacity)] -= matrix.sum(-1)
     return Tables(sent, None, None, matrix)

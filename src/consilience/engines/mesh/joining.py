@@ -19,12 +19,8 @@ def join(meeting: Meeting, devices: int | None = None) -> None:
     global _place
     meeting.require_complete()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    if meeting.num_processes and devices is not None:
-        if devices % meeting.num_processes:
-            raise MeshError(
-                f"{devices} devices cannot be shared evenly among {meeting.num_processes} processes: take a multiple"
-            )
-        jax.config.update("jax_num_cpu_devices", devices // meeting.num_processes)
+    if meeting.processes and devices is not None:
+        jax.config.update("jax_num_cpu_devices", devices_of_each(devices, meeting.processes))
     try:
         jax.distributed.initialize(
             meeting.coordinator,
@@ -41,6 +37,19 @@ def join(meeting: Meeting, devices: int | None = None) -> None:
         where = meeting.coordinator or "the cluster's coordinator"
         raise MeshError(f"cannot join the processes at {where}: {str(error).splitlines()[0][:300]}") from error
     _place = (jax.process_index(), jax.process_count())
+
+
+def devices_of_each(devices: int, processes: int) -> int:
+    """How many devices each process has.
+
+    >>> devices_of_each(8, 2)
+    4
+    """
+    if devices % processes:
+        raise MeshError(
+            f"{devices} devices cannot be shared evenly among {processes} processes: take a multiple of it"
+        )
+    return devices // processes
 
 
 def place() -> tuple[int, int]:

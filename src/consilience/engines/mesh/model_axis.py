@@ -14,7 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from consilience.gradients import NetworkGradients, local_gradient, network_gradients, one_after_the_other
+from consilience.gradients import (
+    MANY_PARAMETERS,
+    NetworkGradients,
+    local_gradient,
+    network_gradients,
+    one_after_the_other,
+)
 from consilience.problems import Parameters, Problem
 
 
@@ -32,6 +38,11 @@ class ModelAxis:
         self.devices, self.size = devices, size
         self.slice_size = -(-size // devices)
         self.padded_size = devices * self.slice_size
+
+    @property
+    def one_after_the_other(self) -> bool:
+        """Whether gradients go over agents in turn, not side by side."""
+        return self.devices > 1 or self.size > MANY_PARAMETERS
 
     def first(self) -> Any:
         """Where in the vector this device's slice begins."""

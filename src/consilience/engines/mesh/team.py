@@ -7,13 +7,16 @@ that one process finds (a bad shard, a full disk) is told to all, so that all st
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
+from consilience import errors
 from consilience.engines.mesh.joining import place
-from consilience.errors import ConsilienceError, MeshError
+from consilience.errors import MeshError
 
 _LETTERS = 600
+T = TypeVar("T")
 
 
 class Team:
@@ -43,7 +46,7 @@ class Team:
             if error is not None:
                 raise error
             return
-        text = "" if error is None else str(error) or repr(error)
+        text = "" if error is None else f"{type(error).__name__}: {error}"
         told = np.zeros(_LETTERS, np.uint8)
         encoded = np.frombuffer(text.encode()[:_LETTERS], np.uint8)
         told[: len(encoded)] = encoded
@@ -53,7 +56,13 @@ class Team:
         for process, letters in enumerate(everybody):
             if letters.any():
                 words = bytes(letters).rstrip(b"\0").decode(errors="replace")
-                raise MeshError(f"process {process} stopped: {words}")
+                name, _, said = words.partition(": ")
+                kind = getattr(errors, name, None)
+                raise (
+                    kind(f"process {process} stopped: {said}")
+                    if kind
+                    else MeshError(f"process {process} stopped: {words}")
+                )
 
     def require_same(self, what: str, digest: bytes, remedy: str) -> None:
         """Check that every process has the same digest of something."""
@@ -63,10 +72,17 @@ class Team:
             names = ", ".join(map(str, others))
             raise MeshError(f"process {names} has {what} than process 0: {remedy}")
 
-    def attempt(self, action: Callable[[], None]) -> None:
-        """Call a function that may fail in one process alone; all stop if it does."""
+    def attempt(self, action: Callable[[], T]) -> T:
+        """What a function returns that may fail in one process alone; all stop if it does."""
         try:
-            action()
-        except ConsilienceError as error:
+            made = action()
+        except Exception as error:  # also what is no mistake of the user's: the others must not wait for ever
             self.stop_together(error)
+            raise
         self.stop_together()
+        return made
+
+
+def together(action: Callable[[], T]) -> T:
+    """`Team.attempt` for whoever has no team yet."""
+    return Team().attempt(action)
