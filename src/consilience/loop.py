@@ -24,8 +24,6 @@ from consilience.problems import Parameters
 from consilience.runs import Checkpoints, RunDirectory
 from consilience.runs.files import disk_errors
 
-_SEGMENT_SECONDS = 0.4
-
 
 class Progress(NamedTuple):
     """How far a run is, for whoever shows it."""
@@ -60,6 +58,9 @@ def restore(run: RunDirectory, engine: Engine) -> tuple[Any, int]:
 
 class Sampling:
     """One stretch of sampling of a run, until its end, an error or an interruption."""
+
+    segment_seconds = 0.4
+    """How long a segment takes, about; each ends with writing its draws, and with showing progress."""
 
     def __init__(
         self, run: RunDirectory, engine: Engine, progress: ShowProgress | None, checkpoint_seconds: float
@@ -123,7 +124,7 @@ class Sampling:
             self.timing["sampling_seconds"] = first_seconds + now - began
             rate = steps / (now - segment_began)
             shown_rate = rate if rate > 1.5 * shown_rate else 0.7 * shown_rate + 0.3 * rate
-            steps = max(1, min(8 * steps, int(rate * _SEGMENT_SECONDS)) // block) * block
+            steps = max(1, min(8 * steps, int(rate * self.segment_seconds)) // block) * block
             if self.show is not None and len(segment.consensus_error):
                 error = float(segment.consensus_error[-1].mean())
                 self.show(Progress(step, self.plan.num_steps, shown_rate, error))

@@ -142,6 +142,7 @@ class _NodeSampling(Sampling):
 
     engine: Node
     again = "consilience node FILE"
+    segment_seconds = 2.0  # a node shares its machine with its rounds: it writes less often
 
     def _loop(self, state: Any, step: int, writer: ThreadPoolExecutor) -> tuple[int, Any]:
         self.kept_step = step

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience import loop, nodes
+from consilience import nodes
 from consilience.engines.peers import certificates
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
@@ -115,7 +115,9 @@ def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path
         monkeypatch.setattr(Checkpoints, "save", save)
     else:
         monkeypatch.setattr(nodes._NodeSampling, "_keep_messages", keep)
-    monkeypatch.setattr(loop, "_SEGMENT_SECONDS", 1e-6)  # a segment is a round, so that there are checkpoints
+    monkeypatch.setattr(
+        nodes._NodeSampling, "segment_seconds", 1e-6
+    )  # a segment is a round, so that there are checkpoints
 
     def run(agent):
         try:

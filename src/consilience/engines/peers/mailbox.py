@@ -29,6 +29,7 @@ class Inbox:
     def __init__(self, neighbours: list[int], next_round: int) -> None:
         self._changed = threading.Condition()
         self._next = next_round
+        self._awaited: tuple[int, Collection[int]] | None = None
         self._kept: dict[int, dict[int, Message]] = {number: {} for number in neighbours}
         self.durable = dict.fromkeys(neighbours, 0)
         """Up to which round each neighbour's checkpoints reach."""
@@ -49,19 +50,25 @@ class Inbox:
             self.heard_at[sender] = time.monotonic()
             if self._next <= message.round < self._next + AHEAD:
                 self._kept[sender][message.round] = message
-            self._changed.notify()
+            if self._awaited is not None and self._is_over(*self._awaited):
+                self._changed.notify()  # not before: to wake up for nothing costs more than all the rest
 
     def wait(self, round_: int, seconds: float, wanted: Collection[int]) -> list[int]:
         """Wait for the wanted neighbours' messages of a round, at most so long; those whose are missing."""
-        deadline = time.monotonic() + seconds
         with self._changed:
-            while True:
-                missing = [number for number in wanted if round_ not in self._kept[number]]
-                left = deadline - time.monotonic()
-                passed = any(self.latest[number] > round_ for number in missing)
-                if not missing or left <= 0 or passed:  # a message that was passed by will not come by itself
-                    return missing
-                self._changed.wait(left)
+            if seconds > 0 and not self._is_over(round_, wanted):
+                self._awaited = (round_, wanted)
+                self._changed.wait_for(lambda: self._is_over(round_, wanted), seconds)
+                self._awaited = None
+            return self._missing(round_, wanted)
+
+    def _missing(self, round_: int, wanted: Collection[int]) -> list[int]:
+        return [number for number in wanted if round_ not in self._kept[number]]
+
+    def _is_over(self, round_: int, wanted: Collection[int]) -> bool:
+        """Whether all messages are there, or one was passed by and will not come by itself."""
+        missing = self._missing(round_, wanted)
+        return not missing or any(self.latest[number] > round_ for number in missing)
 
     def take(self, round_: int) -> dict[int, Message]:
         """The messages of a round that came, in the neighbours' order; older ones are dropped."""

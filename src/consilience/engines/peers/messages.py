@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -78,12 +79,12 @@ class Codec:
     num_rounds: int
     num_heard: int = 0
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """Bytes that a message has at most."""
         return 4 + _LONGEST_HEADER + self._num_bytes
 
-    @property
+    @cached_property
     def _num_bytes(self) -> int:
         return 4 * self.num_heard + math.prod(self.shape) * self._little.itemsize
 
@@ -136,7 +137,7 @@ class Codec:
             content = content[4 + length :]
         return found
 
-    @property
+    @cached_property
     def _little(self) -> np.dtype[Any]:
         return np.dtype(self.dtype).newbyteorder("<")
 

@@ -15,7 +15,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from consilience.engines.base import Segment
@@ -109,7 +108,7 @@ class Node:
         """Make rounds with the neighbours; fewer if the node is told to stop meanwhile, or takes up a later round."""
         plan, draws, present = self.plan, [], []
         first = self._take_up(first_step)
-        last, apart, sampler = first, np.zeros(plan.num_chains), state.sampler
+        last, apart, sampler = first, None, state.sampler
         for k in range(first, min(first + num_steps, plan.num_steps)):
             self.clock.begin()
             message = self.step.message(sampler)
@@ -117,14 +116,14 @@ class Node:
                 break
             self._publish(k, message)
             self.clock.end("publish")
-            prepared = jax.block_until_ready(self.step.prepare(sampler, np.int32(k)))
+            prepared = self.step.prepare(sampler, np.int32(k))
+            prepared[-1].block_until_ready()
             self.clock.end("gradient")
             if not self._wait(k):
                 break
             self.clock.end("wait")
             others = self._others(k, message, prepared)
-            apart = ((others - message) ** 2).sum((0, 2))
-            sampler = jax.block_until_ready(self.step.finish(sampler, prepared, others))
+            apart, sampler = others - message, self.step.finish(sampler, prepared, others)
             last = self.round = k + 1
             if last > plan.burn_in and (last - plan.burn_in) % plan.store_every == 0:
                 draws.append(self.step.position(sampler))
@@ -132,15 +131,16 @@ class Node:
             kept_for = [self.inbox.durable[number] for number in self.weights if self.edges.is_up(number)]
             self.outbox.forget_before(min(kept_for, default=last))
             self.clock.end("mix")
-        if last > first:
-            self.error = float(apart.mean())
+        error = np.zeros((0, plan.num_chains)) if apart is None else (apart**2).sum((0, 2))[None]
+        if apart is not None:
+            self.error = float(error.mean())
         shape = (0, *self.codec.shape[:1], 1, self.codec.shape[1])
         stacked = np.stack(draws) if draws else np.zeros(shape, self.step.dtype)
         measured = np.array([last] if last > first else [], int)
         new = NodeState(sampler, self.edges.record() if self.continues else None)
         counted = np.array(present, bool).reshape(-1, plan.num_agents) if self.continues else None
         segment = Segment(
-            last, stacked, measured, apart[None][: len(measured)], plan.draws_after(first), counted
+            last, stacked, measured, error, plan.draws_after(first), counted
         )  # fmt: skip
         return new, segment
 
