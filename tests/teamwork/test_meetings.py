@@ -1,12 +1,15 @@
 """Clusters are known by their environment, and what the runtime says is put into words."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 
 from consilience import supervision
-from consilience.errors import MeshError, ProcessLostError, RunError
+from consilience.errors import MeshError, ProcessLostError, RunError, StorageError
 from consilience.meetings import Meeting, cluster
+from consilience.runs.files import disk_errors
+from consilience.teamwork import directory
 from tests.teamwork.processes import SLURM
 
 PARTING = (
@@ -57,3 +60,14 @@ def test_what_the_runtime_says_in_words(said, process, kind, words):
     assert words in str(error)
     if kind is ProcessLostError:
         assert "consilience resume runs/a" in str(error)
+
+
+@pytest.mark.parametrize(("said", "kind"), [("Gloo AllGather failed", ProcessLostError), ("disk full", StorageError)])
+def test_a_process_lost_during_a_checkpoint_is_not_called_a_full_disk(said, kind, monkeypatch, tmp_path):
+    """Orbax tells of both by an error of the same kind."""
+    monkeypatch.setattr(directory, "HEARTBEAT_SECONDS", 0)
+    monkeypatch.setattr(directory, "_require_shared", lambda path, team: None)
+    team = SimpleNamespace(size=2, is_first=False, attempt=lambda action: action())
+    held = directory.held(SimpleNamespace(path=tmp_path), SimpleNamespace(team=team))
+    with pytest.raises(kind), held, disk_errors(tmp_path):
+        raise OSError("the checkpoint was refused") from ValueError(said)

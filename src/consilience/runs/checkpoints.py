@@ -53,8 +53,6 @@ class Checkpoints:
         )
         try:
             self._manager.save(step, args=content)
-        except jax.errors.JaxRuntimeError:
-            raise  # not the disk: other processes that write it too are gone
         except Exception as error:  # a full disk comes as one of several kinds from the layers below
             raise OSError(f"the checkpoint at step {step} was refused ({_first_line(error)})") from error
 

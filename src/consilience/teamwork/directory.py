@@ -52,13 +52,25 @@ def held(run: RunDirectory, mesh: Mesh) -> Iterator[None]:
         _require_shared(run.path, mesh.team)
         try:
             yield
-        except jax.errors.JaxRuntimeError as error:
-            if mesh.team.size == 1:
+        except Exception as error:
+            if mesh.team.size == 1 or not _is_of_connection(error):
                 raise
             time.sleep(2 * HEARTBEAT_SECONDS)  # the runtime finds out who was lost, and ends this process by itself
             raise ProcessLostError(
                 f"the connection to another process was lost; start all again with: consilience resume {run.path}"
             ) from error
+
+
+def _is_of_connection(error: BaseException | None) -> bool:
+    """Whether an error, or any that led to it, came from talking to other processes.
+
+    JAX raises some of these as its own kind and some as plain ones; those name the library that talks.
+    """
+    while error is not None:
+        if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _require_shared(path: Path, team: Team) -> None:
