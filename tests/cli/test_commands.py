@@ -8,19 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 import consilience as cs
+from tests.command import Command
 
 COMMAND = [sys.executable, "-m", "consilience.cli.main"]
 
 
 def call(*arguments, cwd=None, code=0):
-    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False)
-    assert done.returncode == code, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done
+    process = Command(*arguments, cwd=cwd)
+    stdout, stderr = process.communicate(300)
+    assert process.returncode == code, stderr + stdout
+    assert "Traceback" not in stderr
+    return SimpleNamespace(stdout=stdout, stderr=stderr)
 
 
 def error_of(*arguments, code=2, cwd=None):

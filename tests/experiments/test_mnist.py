@@ -15,6 +15,7 @@ from consilience.models import mlp
 from tests.datasets.test_loaders import BESIDE, require_here
 
 MNIST = EXPERIMENTS["mnist"]
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 @pytest.fixture(scope="module")

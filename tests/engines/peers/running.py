@@ -1,8 +1,6 @@
 """Networks for tests, on real connections over loopback: nodes as processes, or quicker as threads of this one."""
 
 import contextlib
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +9,7 @@ from consilience import Run, experiments
 from consilience.engines.peers.settings import NodeSettings
 from consilience.networks import make_network
 from consilience.nodes import network_draws, run_node
+from tests.command import Command
 
 
 def sample_by_peers(plan, directory, problem=None, **options):
@@ -26,16 +25,10 @@ def sample_by_peers(plan, directory, problem=None, **options):
     return network_draws([run.path for run in runs]), runs
 
 
-def start(path):
-    """The process of a node."""
-    command = [sys.executable, "-m", "consilience.cli.main", "node", str(path)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
 def sample_by_processes(plan, directory):
     """The same with each node a process, as users have it."""
     files = make_network(plan, directory)
-    nodes = [start(path) for path in files]
+    nodes = [Command("node", path) for path in files]
     with ended_at_last(nodes):
         wait_for_success(nodes)
     runs = [Run(NodeSettings.load(path).run) for path in files]
@@ -64,4 +57,4 @@ def wait_for_success(nodes, seconds=240):
     """Wait until all processes have ended well."""
     for node in nodes:
         _, said = node.communicate(timeout=seconds)
-        assert node.returncode == 0, said.decode()[-2000:]
+        assert node.returncode == 0, said[-2000:]

@@ -5,8 +5,6 @@ stationary law of `x ← A x + b + noise` with `A = I − β L − α n H`. Ever
 of each other; a z-score beyond 4.5 in one of six numbers happens once in 20,000 runs of a sound program.
 """
 
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +20,7 @@ from consilience.engines.peers.settings import NodeSettings
 from consilience.gathering import gather
 from consilience.networks import make_network
 from consilience.theory.gaussian import GaussianNetwork
+from tests.command import Command
 from tests.engines.peers.test_network import ring_of_five
 
 STEP_SIZE, CONSENSUS, CHAINS = 0.004, 0.2, 600
@@ -160,8 +159,7 @@ def test_a_process_lost_for_good(tmp_path, watched):
     """Agent 2 is killed: the others finish, and sample what the data of the four says."""
     network = tmp_path / "network"
     files = make_network(plan_of(_ROUNDS), network, on_loss="continue", patience=2.0)
-    command = [sys.executable, "-m", "consilience.cli.main", "node", str(files[2])]
-    lost = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lost = Command("node", files[2])
     problem, survivors = ring_of_five(), [0, 1, 3, 4]
     try:
         with ThreadPoolExecutor(4) as threads:

@@ -71,7 +71,10 @@ def test_nodes_on_hosts_of_their_own_draw_what_simulate_draws(tmp_path, lossy):
         command = [sys.executable, "-m", "consilience.cli.main", "node"]
         nodes = [
             subprocess.Popen(
-                ["ip", "netns", "exec", name, *command, str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+                ["ip", "netns", "exec", name, *command, str(path)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             for name, path in zip(names, files, strict=True)
         ]

@@ -1,8 +1,6 @@
 """Others try to get into a network, or to speak for somebody else: refused, logged, and no draw changes."""
 
 import json
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -18,6 +16,7 @@ from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import configuration
 from consilience.networks import make_network
 from consilience.nodes import network_draws
+from tests.command import Command
 from tests.engines.peers.running import assert_same_draws, ended_at_last, wait_for_success
 from tests.test_gathering import sensors
 
@@ -54,13 +53,6 @@ def wait_for_words(path, *words, seconds=30):
 
 def test_intruders_are_refused_and_logged_and_no_draw_changes(tmp_path):
     files = make_network(PLAN, tmp_path / "network")
-    told = [tmp_path / f"agent-{agent}.log" for agent in range(3)]
-
-    def start(agent):
-        command = [sys.executable, "-m", "consilience.cli.main", "node", str(files[agent]), "--json"]
-        with told[agent].open("w") as log:
-            return subprocess.Popen(command, stderr=log)
-
     settings = NodeSettings.load(files[1])
     secret = load_pem_private_key(settings.tls.authority.with_suffix(".key").read_bytes(), None)
     authority = (x509.load_pem_x509_certificate(settings.tls.authority.read_bytes()), secret)
@@ -68,13 +60,13 @@ def test_intruders_are_refused_and_logged_and_no_draw_changes(tmp_path):
     forged = forged_by.codec.encode(Message(2, 0, 0, np.full(forged_by.codec.shape, 1e3)))
     assert isinstance(forged_by.codec.decode(forged, 2), Message)  # were it let through, it would be taken
 
-    nodes = [start(0)]
+    nodes = [Command("node", files[0], "--json")]
     with ended_at_last(nodes):
-        wait_for_words(told[0], "waits for")
+        wait_for_words(nodes[0].stderr, "waits for")
         for directory in (issue_to(None, tmp_path / "stranger"), issue_to(authority, tmp_path / "late", -1)):
             with call_agent_0(settings, directory) as session:
                 session.put("consilience/agent/1/message", forged)
-                wait_for_words(told[0], "UnknownIssuer" if directory.name == "stranger" else "expired")
+                wait_for_words(nodes[0].stderr, "UnknownIssuer" if directory.name == "stranger" else "expired")
         with call_agent_0(settings) as session:
             deadline = time.monotonic() + 10
             while not list(session.info.peers_zid()) and time.monotonic() < deadline:
@@ -82,9 +74,9 @@ def test_intruders_are_refused_and_logged_and_no_draw_changes(tmp_path):
             assert list(session.info.peers_zid())  # a member is let in
             session.put("consilience/agent/2/message", forged)  # but not under another's name
             time.sleep(0.5)
-        nodes += [start(1), start(2)]
+        nodes += [Command("node", files[1]), Command("node", files[2])]
         wait_for_success(nodes)
-    said = [json.loads(line)["message"] for line in told[0].read_text().splitlines()]
+    said = [json.loads(line)["message"] for line in nodes[0].stderr.read_text().splitlines()]
     assert said.count("refused a connection: invalid peer certificate: UnknownIssuer") == 1
     assert said.count("refused a connection: invalid peer certificate: certificate expired") == 1
     runs = [NodeSettings.load(path).run for path in files]

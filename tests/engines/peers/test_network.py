@@ -1,6 +1,7 @@
 """Nodes on real connections: the draws of `simulate`, strangers and liars, killed and stopped processes."""
 
 import logging
+import os
 import random
 import signal
 import time
@@ -14,12 +15,12 @@ from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Transport
 from consilience.networks import make_network, network_status
 from consilience.nodes import network_draws
+from tests.command import Command
 from tests.engines.peers.running import (
     assert_same_draws,
     ended_at_last,
     sample_by_peers,
     sample_by_processes,
-    start,
     wait_for_success,
 )
 
@@ -192,7 +193,7 @@ def test_killed_and_stopped_nodes_change_nothing(tmp_path):
     undisturbed, _ = sample_by_peers(plan, tmp_path / "quiet", ring_of_five())
     files = make_network(plan, tmp_path / "network", checkpoint_seconds=0.2)
     rng, kills = random.Random(5), 0
-    nodes = [start(path) for path in files]
+    nodes = [Command("node", path) for path in files]
     with ended_at_last(nodes):
         for count in (1, 5, 2, 4, 5, 3):
             wait_until_all_sample(tmp_path / "network")
@@ -200,13 +201,13 @@ def test_killed_and_stopped_nodes_change_nothing(tmp_path):
             for agent in rng.sample(range(5), count):
                 nodes[agent].kill()
                 nodes[agent].wait(10)
-                nodes[agent] = start(files[agent])
+                nodes[agent] = Command("node", files[agent])
                 kills += 1
         wait_until_all_sample(tmp_path / "network")
-        paused = nodes[2]
-        paused.send_signal(signal.SIGSTOP)
+        paused = nodes[2].pid
+        os.kill(paused, signal.SIGSTOP)
         time.sleep(1.5)
-        paused.send_signal(signal.SIGCONT)
+        os.kill(paused, signal.SIGCONT)
         wait_for_success(nodes)
     found = network_draws([NodeSettings.load(path).run for path in files])
     for name, values in undisturbed.items():
