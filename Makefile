@@ -16,10 +16,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.installed-%: pyproject.toml | $(VENV)/.installed
-	@echo "Installing what 'make $*' needs into $(VENV) ..."
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	@echo "Installing Consilience and what 'make $*' needs into $(VENV) (a minute or two, once) ..."
 	$(PIP) -e '.[$*]'
-	@touch $@
+	@touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	@$(BIN)/consilience run gmm --out "demo/$$(date +%Y%m%d-%H%M%S)"

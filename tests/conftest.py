@@ -9,11 +9,19 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
-@pytest.fixture(scope="module")
-def quickly_compiled():
-    """For a module whose programs take longer to optimise than to run: they compute the same, unoptimised."""
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_quickly(request):
+    """Most programs of tests take longer to optimise than to run, so they are not optimised in this process.
+
+    A module with `OPTIMISED = True` samples for long, or holds what users run against the truth. Commands and nodes
+    that tests start are always as users have them.
+    """
     import jax
 
-    jax.config.update("jax_disable_most_optimizations", True)
+    optimised = getattr(request.module, "OPTIMISED", False)
+    if optimised:
+        jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", not optimised)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    if optimised:
+        jax.clear_caches()

@@ -14,6 +14,8 @@ from consilience.reports.theory_tables import described
 from consilience.theory import Potentials, analyse, exact_path
 from tests.gaussian import regression
 
+OPTIMISED = True
+
 SAMPLER = cs.dula(cs.FromTo(start=2e-3, end=1e-4, num_steps=20_000, exponent=0.6), 0.24)
 
 

@@ -13,6 +13,8 @@ from consilience.cli.main import app
 from consilience.engines.simulate import require_matching
 from consilience.reports.theory_tables import described
 
+OPTIMISED = True
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WITH_CODE = [

@@ -11,8 +11,6 @@ from consilience.errors import ProblemError
 from tests.engines.final_positions import final_positions
 from tests.gaussian import regression
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def repeated(count, sizes, features=2):
     problems = [regression(sizes, features, seed=seed) for seed in range(count)]

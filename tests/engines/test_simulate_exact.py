@@ -16,6 +16,8 @@ from tests.engines.final_positions import final_positions
 from tests.gaussian import regression
 from tests.statistical import rejects_covariance, rejects_mean
 
+OPTIMISED = True
+
 FALLING = cs.dula(cs.Polynomial(scale=0.05, offset=3, exponent=0.6), cs.Polynomial(scale=0.25, exponent=0.05))
 CASES = {
     "ring": (cs.graphs.ring(5), [6] * 5, {}),

@@ -12,7 +12,6 @@ from consilience.experiments.a9a import _split, packed, read_accuracy, unpacked
 from tests.datasets.test_loaders import require_here, where  # noqa: F401 - the fixture finds the data
 
 A9A = EXPERIMENTS["a9a"]
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def test_plans_are_the_papers_without_the_data():

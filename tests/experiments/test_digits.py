@@ -15,7 +15,6 @@ from consilience.gathering import gather
 from tests.engines.peers.running import sample_by_peers
 
 DIGITS = EXPERIMENTS["digits"]
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 @pytest.fixture(scope="module")

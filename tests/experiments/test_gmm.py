@@ -12,6 +12,8 @@ from consilience.errors import PlanError, ProblemError
 from consilience.experiments import EXPERIMENTS, import_problem
 from consilience.experiments.gmm import comparison_draws
 
+OPTIMISED = True
+
 GMM = EXPERIMENTS["gmm"]
 
 

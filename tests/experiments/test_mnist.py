@@ -15,7 +15,6 @@ from consilience.models import mlp
 from tests.datasets.test_loaders import BESIDE, require_here
 
 MNIST = EXPERIMENTS["mnist"]
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 @pytest.fixture(scope="module")

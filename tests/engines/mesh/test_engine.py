@@ -8,8 +8,7 @@ from pathlib import Path
 
 def test_on_eight_devices():
     inner = Path(__file__).with_name("on_eight_devices.py")
-    quickly = " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # compiled, run once
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8" + quickly
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(inner)],
         cwd=inner.parents[3], env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, check=False,

@@ -23,6 +23,7 @@ from consilience.theory.gaussian import GaussianNetwork
 from tests.command import Command
 from tests.engines.peers.test_network import ring_of_five
 
+OPTIMISED = True
 STEP_SIZE, CONSENSUS, CHAINS = 0.004, 0.2, 600
 _LIMIT = 4.5
 _ROUNDS = 700
