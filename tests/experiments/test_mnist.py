@@ -125,6 +125,7 @@ def test_reproduction_continues_and_averages_over_seeds(few_images, tmp_path, mo
     monkeypatch.setattr(reproduction, "PARTS", tuple(parts))
     monkeypatch.setattr(type(EXPERIMENTS["mnist-scan"]), "temperatures", (1.0,))
     monkeypatch.setattr(type(MNIST), "plans", lambda self, num_steps: {"d-ula-5": self.plan(5, None, num_steps)})
+    monkeypatch.setattr(studies.Run, "report", lambda self: self.path)  # tested above
     begun = []
 
     def stop_at_second(number, part):
