@@ -11,6 +11,7 @@ from consilience.errors import ProblemError
 from consilience.gradients import local_gradient, network_gradients
 from consilience.problems import Parameters, potential
 
+OPTIMISED = True
 RNG = np.random.default_rng(0)
 
 
