@@ -33,8 +33,9 @@ from consilience.errors import PlanError, ProblemError
 from consilience.gradients import network_gradients
 from consilience.mixing import make_disagreement
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem, initial_positions, require_usable
+from consilience.problems import Parameters, Problem, initial_positions
 from consilience.randomness import Purpose, agent_keys, normals
+from consilience.usability import require_usable
 
 _MOST_GROUPS = 4
 _FEWEST_CHAINS = 4  # in a group: fewer leave vector units idle

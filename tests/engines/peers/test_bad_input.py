@@ -115,9 +115,8 @@ def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path
         monkeypatch.setattr(Checkpoints, "save", save)
     else:
         monkeypatch.setattr(nodes._NodeSampling, "_keep_messages", keep)
-    monkeypatch.setattr(
-        nodes._NodeSampling, "segment_seconds", 1e-6
-    )  # a segment is a round, so that there are checkpoints
+    # a segment is a round, so that there are checkpoints
+    monkeypatch.setattr(nodes._NodeSampling, "segment_seconds", 1e-6)
 
     def run(agent):
         try:

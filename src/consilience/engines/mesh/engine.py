@@ -41,8 +41,9 @@ from consilience.engines.program import (
 from consilience.engines.simulate import require_batches, require_replicas
 from consilience.errors import ProblemError
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem, initial_positions, require_usable
+from consilience.problems import Parameters, Problem, initial_positions
 from consilience.randomness import Purpose, agent_keys, normals
+from consilience.usability import require_usable
 from consilience.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "networkx", "orbax-checkpoint", "zarr")

@@ -139,10 +139,7 @@ class Node:
         measured = np.array([last] if last > first else [], int)
         new = NodeState(sampler, self.edges.record() if self.continues else None)
         counted = np.array(present, bool).reshape(-1, plan.num_agents) if self.continues else None
-        segment = Segment(
-            last, stacked, measured, error, plan.draws_after(first), counted
-        )  # fmt: skip
-        return new, segment
+        return new, Segment(last, stacked, measured, error, plan.draws_after(first), counted)
 
     def _take_up(self, step: int) -> int:
         """The round to go on with: the next, or that of neighbours who have gone on without this node."""

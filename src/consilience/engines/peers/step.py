@@ -15,8 +15,9 @@ import numpy as np
 from consilience.engines.rows import Rows
 from consilience.gradients import network_gradients
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem, initial_positions, require_usable
+from consilience.problems import Parameters, Problem, initial_positions
 from consilience.randomness import Purpose, agent_keys, normals
+from consilience.usability import require_usable
 
 
 class AgentStep:
