@@ -57,7 +57,9 @@ def import_problem(reference: str, num_agents: int | None, agents: Sequence[int]
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise PlanError(f"{reference!r}: there is no module {error.name!r} here") from None
+        raise PlanError(
+            f"{reference!r}: there is no module {error.name!r} here; give the command in the directory that holds it"
+        ) from None
     if not hasattr(module, attribute):
         raise PlanError(f"the module {module_name!r} has no attribute {attribute!r}")
     found = getattr(module, attribute)
