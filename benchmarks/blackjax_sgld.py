@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.setting import STORE_EVERY, require_same_gradient
 from benchmarks.timing import Contestant, seconds_of
 from consilience import Plan, Problem
-from consilience.gradients import network_gradients
-from consilience.problems import Parameters
+from consilience.kernel.gradients import network_gradients
+from consilience.kernel.parameters import Parameters
 
 Gradient = Callable[[Any, Any], Any]
 
@@ -49,7 +49,7 @@ def contestant(problem: Problem, plan: Plan, gradient: Gradient) -> Contestant:
 
     @jax.jit
     def sample(key: jax.Array, start: jax.Array) -> jax.Array:
-        shape = (plan.num_draws, STORE_EVERY)
+        shape = (plan.num_stored, STORE_EVERY)
         keys = jax.random.split(key, shape)
         step_sizes = plan.sampler.step_size(jnp.arange(plan.num_steps)).reshape(shape)
 

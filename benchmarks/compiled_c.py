@@ -46,7 +46,7 @@ def contestant(problem: Problem, plan: Plan) -> Contestant:
         return out
 
     def sample() -> None:
-        positions, draws = np.zeros(shape, np.float32), np.empty((plan.num_draws, *shape), np.float32)
+        positions, draws = np.zeros(shape, np.float32), np.empty((plan.num_stored, *shape), np.float32)
         library.sample(
             _pointer(data),
             _pointer(positions),

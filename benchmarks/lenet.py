@@ -17,8 +17,8 @@ from benchmarks.timing import best_of_each
 from consilience import Plan, Problem, dula, graphs
 from consilience.datasets import load
 from consilience.errors import DataError
+from consilience.kernel.parameters import Parameters
 from consilience.models import classifier, lenet5
-from consilience.problems import Parameters
 from consilience.schedules import Polynomial
 
 _BATCH = 256

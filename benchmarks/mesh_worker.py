@@ -21,7 +21,7 @@ def main(kind: str, devices: int, cores: int) -> None:
     prepare_devices(devices)
     from benchmarks.setting import all_steps
     from benchmarks.timing import seconds_of
-    from consilience.engines import Mesh, MeshSettings, Simulation
+    from consilience.engines.mesh.engine import MeshSettings, Simulation
     from consilience.experiments import EXPERIMENTS
 
     plan = EXPERIMENTS["a9a"].plan(NUM_AGENTS).replace(num_steps=NUM_STEPS, num_chains=1, store_every=NUM_STEPS)

@@ -57,7 +57,7 @@ def _sample(gradients: Gradients, laplacian: np.ndarray, plan: Plan) -> np.ndarr
     shape = (2, plan.num_agents)
     positions = np.zeros(shape, np.float32)
     gradient, change = np.empty_like(positions), np.empty_like(positions)
-    draws = np.empty((plan.num_draws, *shape), np.float32)
+    draws = np.empty((plan.num_stored, *shape), np.float32)
     for first in range(0, plan.num_steps, _BLOCK):
         steps = np.arange(first, min(first + _BLOCK, plan.num_steps))
         drift = plan.num_agents * plan.sampler.step_size(steps)

@@ -96,7 +96,7 @@ def growth() -> Iterator[Line]:
 
 def network(plan: Plan, watch=None, **options: float) -> float:
     """Seconds of a round of a network whose nodes run here; `watch` is called with a process and its run's status."""
-    from consilience.networks import make_network, node_runs
+    from consilience.deployment.networks import make_network, node_runs
     from consilience.runs.files import read_json
 
     with tempfile.TemporaryDirectory() as directory:
@@ -113,7 +113,7 @@ def network(plan: Plan, watch=None, **options: float) -> float:
 
 def side_by_side(plan: Plan, part: str) -> float:
     """Seconds of a round when as many processes as agents do only a part of what nodes do."""
-    from consilience.networks import make_network
+    from consilience.deployment.networks import make_network
 
     with tempfile.TemporaryDirectory() as directory:
         files = make_network(plan, Path(directory) / "network")
@@ -165,9 +165,9 @@ def _part(part: str, path: str) -> float:
     """Seconds for all rounds of one agent, doing only a part of what a node does."""
     import jax
 
+    from consilience.deployment.nodes import own_problem
     from consilience.engines.peers.node import Node
     from consilience.engines.peers.settings import NodeSettings
-    from consilience.nodes import own_problem
 
     settings = NodeSettings.load(path)
     plan = Plan.load(settings.plan)
@@ -197,7 +197,6 @@ class _Exchange:
 
     def __init__(self, node) -> None:
         from consilience.engines.peers.messages import Message
-        from consilience.engines.peers.transport import Transport
 
         here: set[int] = set()
         self.arrived: dict[int, queue.SimpleQueue] = {number: queue.SimpleQueue() for number in node.weights}

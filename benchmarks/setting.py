@@ -18,14 +18,16 @@ import jax
 import numpy as np
 
 from benchmarks.timing import Contestant, seconds_of
-from consilience import Plan, Problem, dula, graphs, sample, sampling
-from consilience.engines import Engine, Simulation
+from consilience import Plan, Problem, dula, graphs, sample
+from consilience.engines.simulate import Simulation
 from consilience.errors import PlanWarning
 from consilience.experiments.gmm import GMM
-from consilience.gradients import network_gradients
+from consilience.kernel.gradients import network_gradients
+from consilience.kernel.parameters import Parameters
 from consilience.models import tied_mixture
-from consilience.problems import Parameters
-from consilience.sampling import Run, ShowProgress
+from consilience.runs.loop import ShowProgress
+from consilience.sampling import sample as sampling
+from consilience.sampling.run import Run
 from consilience.schedules import FromTo
 
 NUM_AGENTS = 5

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from benchmarks.setting import bare, mixture, mixture_plan, stored
 from benchmarks.table import Line
 from benchmarks.timing import best_of_each
-from consilience.sampling import Progress, Run
+from consilience.sampling.sample import Progress, Run
 
 _STEPS = 22_000_000  # long enough for a checkpoint, which is due every 10 seconds
 _REPETITIONS = 3

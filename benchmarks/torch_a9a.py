@@ -60,7 +60,7 @@ def _sample(
     shape = (plan.num_agents, features.shape[1], 1)  # columns, as a batched product wants them
     weights = torch.zeros(shape, requires_grad=True)
     positions = weights.detach()[:, :, 0]  # the same memory
-    draws = torch.empty((plan.num_draws, *positions.shape))
+    draws = torch.empty((plan.num_stored, *positions.shape))
     for first in range(0, plan.num_steps, _BLOCK):
         steps = np.arange(first, min(first + _BLOCK, plan.num_steps))
         chosen = rows[first : first + _BLOCK]

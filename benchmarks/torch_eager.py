@@ -43,7 +43,7 @@ def _sample(data: torch.Tensor, laplacian: torch.Tensor, plan: Plan) -> torch.Te
     torch.manual_seed(plan.seed)
     shape = (plan.num_agents, 2)
     positions = torch.zeros(shape, requires_grad=True)
-    draws = torch.empty((plan.num_draws, *shape))
+    draws = torch.empty((plan.num_stored, *shape))
     for first in range(0, plan.num_steps, _BLOCK):
         steps = np.arange(first, min(first + _BLOCK, plan.num_steps))
         drift = plan.num_agents * plan.sampler.step_size(steps)

@@ -17,7 +17,7 @@ from benchmarks.lenet import initial_weights, require_same_gradient
 from benchmarks.setting import shuffled_epochs
 from benchmarks.timing import Contestant, seconds_of
 from consilience import Plan, Problem
-from consilience.problems import Parameters
+from consilience.kernel.parameters import Parameters
 
 Rows = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -77,7 +77,7 @@ def _sample(
 ) -> torch.Tensor:
     torch.manual_seed(plan.seed)
     positions = torch.from_numpy(initial_weights(problem))
-    draws = torch.empty((plan.num_draws, *positions.shape))
+    draws = torch.empty((plan.num_stored, *positions.shape))
     steps = np.arange(plan.num_steps)
     drift = plan.num_agents * plan.sampler.step_size(steps)
     rows = torch.from_numpy(shuffled_epochs(problem, plan))

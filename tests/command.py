@@ -12,8 +12,8 @@ from pathlib import Path
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([
     "arviz", "matplotlib.backends.backend_agg", "orbax.checkpoint", "ott", "zenoh",
-    "consilience.cli.display", "consilience.cli.main", "consilience.experiments", "consilience.networks",
-    "consilience.nodes", "consilience.studies",
+    "consilience.cli.display", "consilience.cli.main", "consilience.experiments", "consilience.deployment.networks",
+    "consilience.deployment.nodes", "consilience.sampling.studies",
 ])  # fmt: skip
 
 

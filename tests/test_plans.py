@@ -39,7 +39,7 @@ def test_every_entry_counts_for_the_identity_of_a_run():
 
 def test_draws_are_counted_after_burn_in():
     thinned = plan(burn_in=100, store_every=7)
-    assert thinned.num_draws == 900 // 7
+    assert thinned.num_stored == 900 // 7
     assert [thinned.draws_after(k) for k in (0, 100, 106, 107, 10**6)] == [0, 0, 0, 1, 128]
 
 

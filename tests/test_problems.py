@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engines import Simulation
+from consilience.engines.simulate import Simulation
 from consilience.errors import PlanError, ProblemError
 from consilience.experiments import EXPERIMENTS
-from consilience.gradients import local_gradient, network_gradients
-from consilience.problems import Parameters
+from consilience.kernel.gradients import local_gradient, network_gradients
+from consilience.kernel.parameters import Parameters
 from tests.gaussian import regression
 
 

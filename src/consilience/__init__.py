@@ -12,33 +12,36 @@ from consilience.version import __version__
 
 if TYPE_CHECKING:
     from consilience import datasets, diagnostics, graphs, models, predictive, schedules, theory
-    from consilience.assessments import assess
-    from consilience.checks import check
-    from consilience.engines import MeshSettings
     from consilience.errors import ConsilienceError
+    from consilience.planning.assessments import assess
+    from consilience.planning.checks import check
+    from consilience.planning.suggestions import suggest
     from consilience.plans import Plan
     from consilience.problems import Curvature, Problem
     from consilience.samplers import dula
-    from consilience.sampling import Run, resume, sample
+    from consilience.sampling.engines import Mesh, Peers, Simulate
+    from consilience.sampling.run import Run
+    from consilience.sampling.sample import resume, sample
     from consilience.schedules import Constant, FromTo, Polynomial
-    from consilience.suggestions import suggest
 
 _HOME = {
     "Constant": "schedules",
     "Curvature": "problems",
     "ConsilienceError": "errors",
     "FromTo": "schedules",
-    "MeshSettings": "engines",
+    "Mesh": "sampling.engines",
+    "Peers": "sampling.engines",
     "Plan": "plans",
     "Polynomial": "schedules",
     "Problem": "problems",
-    "Run": "sampling",
-    "assess": "assessments",
-    "check": "checks",
+    "Run": "sampling.run",
+    "Simulate": "sampling.engines",
+    "assess": "planning.assessments",
+    "check": "planning.checks",
     "dula": "samplers",
-    "resume": "sampling",
-    "sample": "sampling",
-    "suggest": "suggestions",
+    "resume": "sampling.sample",
+    "sample": "sampling.sample",
+    "suggest": "planning.suggestions",
 }
 _MODULES = ("datasets", "diagnostics", "graphs", "models", "predictive", "schedules", "theory")
 
@@ -47,11 +50,13 @@ __all__ = [
     "Constant",
     "Curvature",
     "FromTo",
-    "MeshSettings",
+    "Mesh",
+    "Peers",
     "Plan",
     "Polynomial",
     "Problem",
     "Run",
+    "Simulate",
     "__version__",
     "assess",
     "check",

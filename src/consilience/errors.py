@@ -12,7 +12,7 @@
     │   ├── MeshError         devices or processes that do not fit together
     │   ├── ConditionError    parameters that a theorem does not speak about
     │   └── RunError          a directory that is not the run it should be
-    ├── NonFiniteError        sampling left the finite numbers
+    ├── DivergedError         a position became infinite or not a number
     ├── StorageError          the disk refused to take what was sampled
     ├── ProcessLostError      another process of a mesh is gone; the run can be resumed
     ├── CheckpointError       no checkpoint can be read
@@ -70,7 +70,7 @@ class RunError(InputError):
     """The directory does not hold the run that was expected there."""
 
 
-class NonFiniteError(ConsilienceError):
+class DivergedError(ConsilienceError):
     """A position became infinite or not a number while sampling."""
 
 

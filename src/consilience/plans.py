@@ -23,7 +23,7 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import tomli_w
 from pydantic import ConfigDict, Field, field_serializer, field_validator
@@ -31,10 +31,15 @@ from pydantic import ConfigDict, Field, field_serializer, field_validator
 from consilience import graphs
 from consilience.errors import InputError, PlanError
 from consilience.graphs import Graph
-from consilience.samplers.dula import DULA
+from consilience.samplers import SAMPLERS, Sampler
 from consilience.validation import Record
 
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits inside compiled programs
+
+if TYPE_CHECKING:
+    AnySampler = Sampler
+else:
+    AnySampler = Annotated[Union[tuple(SAMPLERS.values())], Field(discriminator="kind")]  # noqa: UP007 - made here
 
 
 class Plan(Record):
@@ -54,7 +59,7 @@ class Plan(Record):
         problem: the name of an experiment or `module:attribute`, so that a plan file can be run by itself.
 
     >>> from consilience import dula, graphs
-    >>> Plan(graph=graphs.ring(5), sampler=dula(1e-3, 0.3), num_steps=1000, burn_in=500).num_draws
+    >>> Plan(graph=graphs.ring(5), sampler=dula(1e-3, 0.3), num_steps=1000, burn_in=500).num_stored
     500
     """
 
@@ -70,11 +75,11 @@ class Plan(Record):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     dtype: Literal["float32", "float64"] = "float32"
     graph: Graph
-    sampler: DULA
+    sampler: AnySampler
 
     def __init__(self, **entries: Any) -> None:
         super().__init__(**entries)
-        if self.num_draws < 1:
+        if self.num_stored < 1:
             raise PlanError(
                 f"the plan stores no draw: {self.num_steps} steps less {self.burn_in} of burn-in are fewer than "
                 f"store_every = {self.store_every}; take more steps or store more often"
@@ -95,13 +100,30 @@ class Plan(Record):
         return self.graph.num_agents
 
     @property
-    def num_draws(self) -> int:
+    def num_stored(self) -> int:
         """How many draws each agent of each chain stores."""
-        return (self.num_steps - self.burn_in) // self.store_every
+        return int(self.draw_at(self.num_steps))
+
+    def draw_at(self, step: Any) -> Any:
+        """The number of the draw that step `step` (from 0) works towards, an integer or an array of them.
+
+        It is negative while the run burns in. As a step works towards the first draw that is not complete before it,
+        this is also how many draws are complete after so many steps, where it is not negative.
+
+        >>> from consilience import dula, graphs
+        >>> plan = Plan(graph=graphs.ring(3), sampler=dula(1e-3, 0.3), num_steps=20, burn_in=4, store_every=3)
+        >>> [plan.draw_at(step) for step in (0, 3, 4, 6, 7)], plan.step_of_draw(0)
+        ([-2, -1, 0, 0, 1], 7)
+        """
+        return (step - self.burn_in) // self.store_every
+
+    def step_of_draw(self, number: Any) -> Any:
+        """After how many steps the draw of that number is complete: the place of a draw among the steps."""
+        return self.burn_in + (number + 1) * self.store_every
 
     def draws_after(self, num_steps: int) -> int:
         """How many draws are complete after so many steps."""
-        return max(0, min(num_steps, self.num_steps) - self.burn_in) // self.store_every
+        return max(0, int(self.draw_at(min(num_steps, self.num_steps))))
 
     def replace(self, **changes: Any) -> Plan:
         """The same plan with some entries changed."""

@@ -73,7 +73,7 @@ def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):
     assert (moved / "report.html").stat().st_size > 100_000
 
 
-SENSORS = ["tests.test_gathering:sensors", "--agents", 3, "--step-size", 1e-3, "--consensus", 0.2]
+SENSORS = ["tests.deployment.test_merging:sensors", "--agents", 3, "--step-size", 1e-3, "--consensus", 0.2]
 
 
 def test_killed_in_the_middle_then_resumed(tmp_path):
@@ -89,7 +89,7 @@ def test_killed_in_the_middle_then_resumed(tmp_path):
     call("resume", path)
     run = cs.Run(path)
     assert run.complete
-    assert run.draws.sizes["draw"] == run.plan.num_draws
+    assert run.draws.sizes["draw"] == run.plan.num_stored
     assert "already" in error_of(*arguments)
 
 

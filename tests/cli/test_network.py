@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.networks import network_status, node_runs
-from consilience.targets import main_plan
+from consilience.deployment.networks import network_status, node_runs
+from consilience.sampling.targets import main_plan
 from tests.cli.test_commands import COMMAND, call, error_of
-from tests.test_gathering import sensors
+from tests.deployment.test_merging import sensors
 
-SENSORS = "tests.test_gathering:sensors"
+SENSORS = "tests.deployment.test_merging:sensors"
 OPTIONS = ["--agents", 3, "--steps", 300, "--seed", 4, "--step-size", 1e-3, "--consensus", 0.2]
 
 

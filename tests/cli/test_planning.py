@@ -5,8 +5,8 @@ import json
 import pytest
 
 import consilience as cs
-from consilience.checks import check
 from consilience.experiments import load_problem
+from consilience.planning.checks import check
 from consilience.theory import unmet_conditions
 from tests.cli.test_commands import call, error_of
 

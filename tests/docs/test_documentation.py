@@ -8,10 +8,11 @@ import pytest
 import typer
 
 import consilience as cs
-from consilience import comparisons, errors, experiments
+from consilience import errors, experiments
 from consilience.cli.main import app
 from consilience.engines.simulate import require_matching
-from consilience.reports.theory_tables import described
+from consilience.planning.assessment_values import described
+from consilience.theory import comparisons
 
 OPTIMISED = True
 

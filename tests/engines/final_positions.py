@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from consilience.engines import Simulation
+from consilience.engines.simulate import Simulation
 
 
 def final_positions(problem, plan, engine=None):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engines import Simulation
+from consilience.engines.simulate import Simulation
 from consilience.experiments import EXPERIMENTS
 from tests.engines.final_positions import final_positions
 from tests.gaussian import regression
@@ -32,7 +32,7 @@ def test_draws_do_not_depend_on_how_a_run_is_cut(changes):
     problem, made = regression([5, 8, 13]), plan(**changes)
     engine = Simulation(problem, made)
     whole = all_draws(engine, made, [10**6])
-    assert whole.shape == (made.num_draws, made.num_chains, 3, 2)
+    assert whole.shape == (made.num_stored, made.num_chains, 3, 2)
     assert (all_draws(engine, made, [1, 3, 2]) == whole).all()
     assert (all_draws(Simulation(problem, made), made, [2]) == whole).all()
 
@@ -57,7 +57,7 @@ def test_burn_in_and_thinning_select_the_right_steps():
     every = all_draws(Simulation(problem, plan()), plan(), [1])
     thinned = plan(burn_in=130, store_every=7)
     some = all_draws(Simulation(problem, thinned), thinned, [1, 2])
-    steps = 130 + 7 * (1 + np.arange(thinned.num_draws)) - 1
+    steps = 130 + 7 * (1 + np.arange(thinned.num_stored)) - 1
     np.testing.assert_allclose(some, every[steps], rtol=1e-5, atol=1e-6)
 
 
@@ -92,7 +92,7 @@ def test_the_first_non_finite_step_is_found():
     made = plan(num_steps=400)
     engine = Simulation(problem, made)
     state = engine.initial_state()
-    step, chain, agent = engine.find_non_finite(state, 0, 400)
+    step, chain, agent = engine.find_diverged(state, 0, 400)
     before = np.asarray(engine.advance(state, 0, step - 1)[0])
     after = np.asarray(engine.advance(state, 0, step)[0])
     assert np.isfinite(before).all()
@@ -111,8 +111,8 @@ def test_ten_thousand_agents_sample():
 
 def test_unequal_shards_of_the_mixture_use_every_point():
     """Three agents hold 34, 33 and 33 points; their gradients add up to that of all points."""
-    from consilience.gradients import network_gradients
-    from consilience.problems import Parameters
+    from consilience.kernel.gradients import network_gradients
+    from consilience.kernel.parameters import Parameters
 
     problem = EXPERIMENTS["gmm"].problem(3)
     engine = Simulation(problem, plan())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engines import Simulation
+from consilience.engines.simulate import Simulation
 from consilience.theory import GaussianNetwork, Moments
 from tests.engines.final_positions import final_positions
 from tests.gaussian import regression

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience import studies
 from consilience.experiments import EXPERIMENTS
 from consilience.experiments.a9a import _split, packed, read_accuracy, unpacked
+from consilience.sampling import studies
 from tests.datasets.test_loaders import require_here, where  # noqa: F401 - the fixture finds the data
 
 A9A = EXPERIMENTS["a9a"]

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience import studies
+from consilience.deployment.merging import merge
 from consilience.experiments import EXPERIMENTS
 from consilience.experiments.classification import predictions, read_predictions
 from consilience.experiments.digits import _parts
-from consilience.gathering import gather
+from consilience.sampling import studies
 from tests.engines.peers.running import sample_by_peers
 
 DIGITS = EXPERIMENTS["digits"]
@@ -54,7 +54,7 @@ def test_sgd_is_a_point_estimate(study):
     run = cs.Run(study / "sgd")
     _, test = _parts(run.plan.seed)
     found = predictions(run, DIGITS.network.logits, test.inputs, 0)
-    assert found.num_draws == 1
+    assert found.num_stored == 1
     assert found.epistemic.max() < 1e-5
 
 
@@ -91,7 +91,7 @@ def test_other_seeds_hold_out_other_images():
 def test_nodes_predict_by_themselves_what_the_whole_network_says_of_them(tmp_path):
     plan = DIGITS.plan(2, num_steps=20)
     _, nodes = sample_by_peers(plan, tmp_path / "network", insecure=True)
-    whole = gather([node.path for node in nodes], tmp_path / "whole")
+    whole = merge([node.path for node in nodes], tmp_path / "whole")
     for node, row in zip(nodes, whole.summary["agents"], strict=True):
         assert node.summary["agents"][0]["accuracy"] == row["accuracy"]
         assert node.summary["out_of_distribution"] == row["out_of_distribution"]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience import studies
 from consilience.errors import PlanError, ProblemError
 from consilience.experiments import EXPERIMENTS, import_problem
 from consilience.experiments.gmm import comparison_draws
+from consilience.sampling import studies
 
 OPTIMISED = True
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience import reproduction, studies
 from consilience.errors import RunError
 from consilience.experiments import EXPERIMENTS, mnist, mnist_report
 from consilience.experiments.classification import read_predictions
 from consilience.models import mlp
+from consilience.sampling import reproduction, studies
 from tests.datasets.test_loaders import BESIDE, require_here
 
 MNIST = EXPERIMENTS["mnist"]

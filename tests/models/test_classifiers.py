@@ -8,8 +8,8 @@ from jax.flatten_util import ravel_pytree
 
 import consilience as cs
 from consilience.errors import ProblemError
-from consilience.gradients import local_gradient, network_gradients
-from consilience.problems import Parameters, potential
+from consilience.kernel.gradients import local_gradient, network_gradients
+from consilience.kernel.parameters import Parameters, potential
 
 OPTIMISED = True
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn import metrics
 
-from consilience.errors import InputError, NonFiniteError
+from consilience.errors import DivergedError, InputError
 from consilience.predictive import Predictor, detect, reliability, score
 from consilience.predictive.outliers import separation
 
@@ -37,7 +37,7 @@ def test_streaming_gives_what_the_whole_array_gives(piece, part, monkeypatch):
     np.testing.assert_allclose(found.entropy, -(whole.mean(0) * np.log(whole.mean(0))).sum(-1), atol=1e-5)
     predicted = whole.mean(0).argmax(-1)
     np.testing.assert_allclose(found.confidence_deviation, whole.std(0)[np.arange(50), predicted], atol=1e-4)
-    assert found.num_draws == 30
+    assert found.num_stored == 30
     assert (found.epistemic >= 0).all()
     assert found.epistemic.mean() > 0.1
 
@@ -63,7 +63,7 @@ def test_predictions_that_are_not_finite_are_an_error():
     ):
         predictor = Predictor(logits, inputs)
         predictor.add(DRAWS)
-        with pytest.raises(NonFiniteError, match="input 1"):
+        with pytest.raises(DivergedError, match="input 1"):
             predictor.result()
     with pytest.raises(InputError, match="no draws"):
         Predictor(linear, INPUTS).result()

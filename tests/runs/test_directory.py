@@ -8,7 +8,7 @@ import pytest
 import xarray
 
 import consilience as cs
-from consilience.errors import InputError, NonFiniteError, RunError, StorageError
+from consilience.errors import DivergedError, InputError, RunError, StorageError
 from tests.gaussian import regression
 
 PROBLEM = regression([5, 8, 13])
@@ -132,7 +132,7 @@ def test_divergence_names_agent_chain_and_step_and_keeps_the_draws_before(tmp_pa
         init=lambda key: jnp.asarray(0.3),
         shards=[np.zeros(2, np.float32), np.ones(2, np.float32), np.zeros(2, np.float32)],
     )
-    with pytest.raises(NonFiniteError, match=r"agent 1 of chain \d left the finite numbers at step") as error:
+    with pytest.raises(DivergedError, match=r"agent 1 of chain \d left the finite numbers at step") as error:
         cs.sample(problem, plan(num_steps=200_000, num_chains=2, store_every=1), tmp_path / "run")
     run = cs.Run(tmp_path / "run")
     step = run.status["step"]

@@ -13,7 +13,8 @@ import pytest
 
 import consilience as cs
 from consilience.errors import Interrupted, RunError, StorageError
-from consilience.runs import Checkpoints, GrowingGroup
+from consilience.runs.checkpoints import Checkpoints
+from consilience.runs.growing import GrowingGroup
 from tests.gaussian import regression
 
 PROBLEM = regression([5, 8, 13])
@@ -53,7 +54,7 @@ def test_ctrl_c_then_resume(whole, tmp_path):
         cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(1_000))
     stopped = cs.Run(tmp_path / "run")
     assert stopped.status["status"] == "interrupted"
-    assert 0 < stopped.draws.sizes["draw"] < PLAN.num_draws
+    assert 0 < stopped.draws.sizes["draw"] < PLAN.num_stored
     assert np.isfinite(stopped.draws["w"].values).all()
     with pytest.raises(Interrupted):
         cs.resume(tmp_path / "run", PROBLEM, progress=StopAt(5_000))
@@ -174,7 +175,7 @@ def test_two_processes_do_not_write_one_run(tmp_path):
 SCRIPT = """
 import sys
 from consilience.experiments import EXPERIMENTS
-from consilience.sampling import resume, sample
+from consilience.sampling.sample import resume, sample
 if sys.argv[1] == "sample":
     gmm = EXPERIMENTS["gmm"]
     plan = gmm.plan(3, num_steps=STEPS).replace(problem=None, num_chains=1)

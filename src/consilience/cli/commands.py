@@ -1,11 +1,10 @@
-"""The commands: each parses its options, calls the library and prints what comes back.
+"""The commands that make and show runs: each parses its options, calls the library and prints what comes back.
 
 The library is imported inside the commands, so that `--help` does not wait for JAX.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -13,53 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from consilience.plans import Plan
+from consilience.cli.options import CheckpointSeconds, Json, Out, Target, default_path, takes_plan
+from consilience.cli.processes import Coordinator, Devices, JoinSeconds, ModelDevices, NumProcesses, ProcessId
 
-Target = Annotated[str, typer.Argument(help="An experiment (see `experiments`), PLAN.toml, or module:attribute.")]
+if TYPE_CHECKING:
+    from consilience.sampling.targets import Resolved, Wishes
+
 RunPath = Annotated[Path, typer.Argument(help="The directory of a run.")]
 RunPaths = Annotated[list[Path], typer.Argument(help="The directory of a run, or those of all nodes of a network.")]
 Whole = Annotated[
     Path | None, typer.Option("--out", "-o", help="Directory for the whole network's run (by default `whole`).")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print machine-readable results on standard output.")]
-Agents = Annotated[int | None, typer.Option("--agents", "-n", min=1, help="Number of agents.")]
-GraphName = Annotated[
-    str | None,
-    typer.Option(
-        "--graph",
-        help="ring, path, star, complete, grid, torus, barbell, erdos-renyi, watts-strogatz, random-geometric.",
-    ),
-]
-Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps.")]
-BurnIn = Annotated[int | None, typer.Option("--burn-in", min=0, help="First steps that are not stored.")]
-StoreEvery = Annotated[int | None, typer.Option("--store-every", min=1, help="Store a draw every so many steps.")]
-Chains = Annotated[int | None, typer.Option("--chains", min=1, help="Independent copies of the network.")]
-Runs = Annotated[int | None, typer.Option("--runs", min=1, help="Repetitions of an experiment: so many chains.")]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Decides every random number.")]
-BatchSize = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a minibatch.")]
-StepSize = Annotated[float | None, typer.Option("--step-size", help="A constant step size.")]
-Consensus = Annotated[float | None, typer.Option("--consensus", help="A constant consensus step.")]
-Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="1 samples the posterior.")]
-DType = Annotated[str | None, typer.Option("--dtype", help="float32 or float64.")]
-Auto = Annotated[bool, typer.Option("--auto", help="Choose the step sizes by `suggest`.")]
-Devices = Annotated[
-    int | None, typer.Option("--devices", min=1, help="Devices of a mesh, of all processes together.")
-]
-ModelDevices = Annotated[
-    int | None, typer.Option("--model-devices", min=1, help="Devices that share one agent's parameters.")
-]
-Coordinator = Annotated[str | None, typer.Option("--coordinator", help="HOST:PORT at which process 0 waits.")]
-NumProcesses = Annotated[int | None, typer.Option("--num-processes", min=1, help="How many processes there are.")]
-ProcessId = Annotated[int | None, typer.Option("--process-id", min=0, help="Which of them this is, from 0.")]
-JoinSeconds = Annotated[
-    int | None, typer.Option("--join-seconds", min=1, help="How long to wait for the other processes.")
-]
-CheckpointSeconds = Annotated[float, typer.Option("--checkpoint-seconds", min=0.0, help="How often to checkpoint.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run (by default runs/NAME-TIME).")]
+ReproductionOut = Annotated[Path, typer.Option("--out", "-o", help="Directory; an interrupted one is continued.")]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps of every run, to try it out.")]
 
 
-class Engine(StrEnum):
+class EngineName(StrEnum):
     """Where sampling happens."""
 
     SIMULATE = "simulate"
@@ -67,8 +35,8 @@ class Engine(StrEnum):
     PEERS = "peers"
 
 
-EngineName = Annotated[
-    Engine,
+Engine = Annotated[
+    EngineName,
     typer.Option(
         "--engine",
         help="simulate: all agents in this process. mesh: spread over devices. peers: each a process, over TLS.",
@@ -76,23 +44,11 @@ EngineName = Annotated[
 ]
 
 
+@takes_plan()
 def run(
     target: Target,
-    agents: Agents = None,
-    graph: GraphName = None,
-    steps: Steps = None,
-    burn_in: BurnIn = None,
-    store_every: StoreEvery = None,
-    chains: Chains = None,
-    runs: Runs = None,
-    seed: Seed = None,
-    batch_size: BatchSize = None,
-    step_size: StepSize = None,
-    consensus: Consensus = None,
-    temperature: Temperature = None,
-    dtype: DType = None,
-    auto: Auto = False,
-    engine: EngineName = Engine.SIMULATE,
+    wishes: Wishes,
+    engine: Engine = EngineName.SIMULATE,
     devices: Devices = None,
     model_devices: ModelDevices = None,
     coordinator: Coordinator = None,
@@ -104,75 +60,40 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Sample a posterior over a network of agents, and report."""
-    from consilience.cli import meshes
+    from consilience.cli import processes
 
-    if auto:
-        meshes.require_no_auto(engine, coordinator, num_processes, process_id)
-    with meshes.meeting(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
-        from consilience.cli import display
-        from consilience.experiments import load_problem
-        from consilience.runs.directory import require_free
-        from consilience.sampling import sample
-        from consilience.studies import start_study
-        from consilience.suggestions import suggest
-        from consilience.targets import main_plan, plans_for
+    with processes.joined(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
+        from consilience.cli import display, network_display
+        from consilience.sampling.engines import Task
+        from consilience.sampling.studies import start_study
+        from consilience.sampling.targets import main_plan, plans_for
 
-        mesh = meshes.settings_for(engine, devices, model_devices)
-        path = out or default_path(target)
-        options: dict[str, Any] = {
-            "num_agents": agents, "graph": graph, "num_steps": steps, "burn_in": burn_in, "store_every": store_every,
-            "num_chains": runs or chains, "seed": seed, "batch_size": batch_size, "step_size": step_size,
-            "consensus": consensus, "temperature": temperature, "dtype": dtype, "auto": auto,
-        }  # fmt: skip
-        one_network = engine == "peers"  # of a study, its main one
+        chosen, path = processes.engine_for(engine, devices, model_devices), out or default_path(target)
+        chosen.require_room(path)
+        one_network = engine == EngineName.PEERS  # of a study, its main one
 
-        def plans_of_target() -> dict[str, Plan]:
-            if meshes.is_first():
-                require_free(path)
-            return {"run": main_plan(target, **options)} if one_network else plans_for(target, **options)
+        def resolve() -> dict[str, Resolved]:
+            given: dict[str, Any] = {"before_suggesting": lambda: processes.refuse_suggesting(engine)}
+            return {"run": main_plan(target, wishes, **given)} if one_network else plans_for(target, wishes, **given)
 
-        plans = meshes.together(plans_of_target)
-        if auto:
-            chosen = {
-                name: suggest(load_problem(plan), plan.graph, plan.num_steps, plan).practical
-                for name, plan in plans.items()
-            }
-            plans = {name: suggestion.plan for name, suggestion in chosen.items()}
-            if not as_json:
-                display.print_suggestions(list(chosen.values()))
-        if one_network:
-            _sample_by_peers(plans["run"], path, as_json)
-            return
-        with display.Display(quiet=as_json or not meshes.is_first()) as screen:
+        resolved = chosen.attempt(resolve)
+        first = processes.is_first(engine)
+        if first and not as_json:
+            display.print_reasons(resolved.values())
+        plans = {name: one.plan for name, one in resolved.items()}
+        with (
+            display.Display(quiet=as_json or not first) as screen,
+            network_display.network_table(quiet=as_json or not one_network) as show_nodes,
+        ):
             if len(plans) > 1:
-                meshes.require_no_study(mesh)
+                chosen.require_studies()
                 start_study(target, plans, path, screen.follow)
             else:
                 (plan,) = plans.values()
-                problem = meshes.together(lambda: meshes.own_problem(plan, mesh))
-                sample(
-                    problem, plan, path, engine=mesh or engine, progress=screen.follow(plan), theory=True,
-                    checkpoint_seconds=checkpoint_seconds,
-                )  # fmt: skip
-        if meshes.is_first():
+                follow = None if one_network else screen.follow(plan)
+                chosen.run(Task(path, plan, None, follow, checkpoint_seconds, True, show_nodes))
+        if first:
             _finish(path, as_json)
-
-
-def reproduce(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory; an interrupted one is continued.")] = Path(
-        "runs/reproduce"
-    ),
-    steps: Steps = None,
-) -> None:
-    """Run all experiments of the paper in full (an hour or so), and write one page; continues where it was."""
-    from consilience import reproduction
-    from consilience.cli import display
-
-    with display.Display(quiet=False) as screen:
-        parts = [(part.directory, part.minutes) for part in reproduction.PARTS]
-        announce = screen.outline(parts)
-        page = reproduction.reproduce(out, screen.follow, lambda number, _: announce(number), steps)
-    typer.echo(f"Report: {page}")
 
 
 def resume(
@@ -187,83 +108,57 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Continue a run (or a study) that was interrupted; a run on a mesh also with other devices or processes."""
-    from consilience.cli import meshes
+    from consilience.cli import processes
 
-    if (path / "network").is_dir():
-        _sample_by_peers(None, path, as_json)
-        return
-    engine = meshes.engine_of(path)
-    with meshes.meeting(engine, devices, path, coordinator, num_processes, process_id, join_seconds):
-        from consilience import sampling, studies
-        from consilience.cli import display
+    engine = processes.engine_of(path)
+    with processes.joined(engine, devices, path, coordinator, num_processes, process_id, join_seconds):
+        from consilience.cli import display, network_display
+        from consilience.sampling import studies
+        from consilience.sampling.sample import resume as resume_run
 
-        mesh = meshes.settings_for(engine, devices, model_devices)
-        with display.Display(quiet=as_json or not meshes.is_first()) as screen:
+        chosen = processes.engine_for(engine, devices, model_devices)
+        first, nodes = processes.is_first(engine), engine == EngineName.PEERS
+        with (
+            display.Display(quiet=as_json or not first) as screen,
+            network_display.network_table(quiet=as_json or not nodes) as show_nodes,
+        ):
             if studies.is_study(path):
                 studies.continue_study(path, screen.follow)
             else:
-                plan = sampling.Run(path).plan
-                sampling.resume(
-                    path,
-                    engine=mesh,
-                    progress=screen.follow(plan),
-                    theory=True,
-                    checkpoint_seconds=checkpoint_seconds,
-                )
-        if meshes.is_first():
+                resume_run(
+                    path, engine=chosen, progress=None if nodes else screen.follow_run(path), theory=True,
+                    checkpoint_seconds=checkpoint_seconds, show_nodes=show_nodes,
+                )  # fmt: skip
+        if first:
             _finish(path, as_json)
+
+
+def reproduce(out: ReproductionOut = Path("runs/reproduce"), steps: Steps = None) -> None:
+    """Run all experiments of the paper in full (an hour or so), and write one page; resumes where it was."""
+    from consilience.cli import display
+    from consilience.sampling import reproduction
+
+    with display.Display(quiet=False) as screen:
+        parts = [(part.directory, part.minutes) for part in reproduction.PARTS]
+        announce = screen.outline(parts)
+        page = reproduction.reproduce(out, screen.follow, lambda number, _: announce(number), steps)
+    typer.echo(f"Report: {page}")
 
 
 def report(paths: RunPaths, out: Whole = None, as_json: Json = False) -> None:
     """Redraw the report of a run from its directory; of several nodes' directories, that of the whole network."""
     from consilience.cli import display
-    from consilience.gathering import gather
+    from consilience.deployment.merging import merge
 
     if len(paths) > 1:
         whole = out or paths[0].parent / "whole"
         with display.Display(quiet=as_json):
-            gather(paths, whole, theory=True)
+            merge(paths, whole, theory=True)
         _finish(whole, as_json)
         return
     if out is not None:
         raise typer.BadParameter("--out is for the directories of several nodes: give all of them")
     _finish(paths[0], as_json)
-
-
-def check(
-    target: Target,
-    agents: Agents = None,
-    graph: GraphName = None,
-    steps: Steps = None,
-    chains: Chains = None,
-    batch_size: BatchSize = None,
-    step_size: StepSize = None,
-    consensus: Consensus = None,
-    temperature: Temperature = None,
-    as_json: Json = False,
-) -> None:
-    """Say whether a plan is stable and inside the theorems, without running it."""
-    from consilience import checks
-    from consilience.cli import display
-    from consilience.engines.simulate import require_matching
-    from consilience.experiments import load_problem
-    from consilience.targets import plans_for
-
-    results: list[tuple[Any, list[checks.Finding]]] = []
-    for plan in plans_for(
-        target, num_agents=agents, graph=graph, num_steps=steps, num_chains=chains, batch_size=batch_size,
-        step_size=step_size, consensus=consensus, temperature=temperature,
-    ).values():  # fmt: skip
-        problem = load_problem(plan) if plan.problem else None
-        if problem is not None:
-            require_matching(problem, plan)
-        results.append((plan, checks.check(plan, problem)))
-    if as_json:
-        typer.echo(json.dumps([[finding.to_dict() for finding in findings] for _, findings in results], indent=2))
-    else:
-        display.print_findings(results)
-    if any(finding.level == "error" for _, findings in results for finding in findings):
-        raise typer.Exit(2)
 
 
 def experiments(as_json: Json = False) -> None:
@@ -277,32 +172,12 @@ def experiments(as_json: Json = False) -> None:
         display.print_experiments(EXPERIMENTS)
 
 
-def _sample_by_peers(plan: Plan | None, path: Path, as_json: bool) -> None:
-    """Sample a plan by a network inside the run's directory; without a plan, go on with the one that is there."""
-    from consilience.cli import display
-    from consilience.engines.peers import require_packages
-    from consilience.errors import Interrupted
-
-    require_packages()
-    from consilience.networks import continue_by_network, made_by_network, sample_by_network
-
-    try:
-        with display.Display(quiet=as_json), display.network_table(quiet=as_json) as show:
-            if plan is not None:
-                sample_by_network(plan, path, show)
-            elif made_by_network(path):
-                continue_by_network(path, show)
-    except (KeyboardInterrupt, Interrupted):
-        raise Interrupted(f"the nodes left checkpoints, continue with: consilience resume {path}") from None
-    _finish(path, as_json)
-
-
 def _finish(path: Path, as_json: bool) -> None:
     """Write the report, and print the summary or a short table and the report's path."""
     from consilience.cli import display
     from consilience.runs.files import read_json
-    from consilience.sampling import Run
-    from consilience.studies import is_study, report_study
+    from consilience.sampling.run import Run
+    from consilience.sampling.studies import is_study, report_study
 
     page = report_study(path) if is_study(path) else Run(path).report()
     summary = read_json(path / "summary.json")
@@ -310,9 +185,3 @@ def _finish(path: Path, as_json: bool) -> None:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
     else:
         display.print_result(summary, page)
-
-
-def default_path(target: str, prefix: str = "") -> Path:
-    """`runs/NAME-TIME`."""
-    name = Path(target).stem if target.endswith(".toml") else target.split(":")[0].split(".")[-1]
-    return Path("runs") / f"{prefix}{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"

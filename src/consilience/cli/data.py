@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from consilience.cli.commands import Json
+from consilience.cli.options import Json
 
 app = typer.Typer(help="Data sets: list what is known, get what is not here.", no_args_is_help=True)
 Names = Annotated[list[str], typer.Argument(help="Names of data sets, or all.")]

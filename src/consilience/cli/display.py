@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,13 +15,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from consilience.checks import Finding, counted
 from consilience.experiments import Experiment
+from consilience.planning.checks import counted
+from consilience.planning.suggestions import SuggestedPlan
 from consilience.plans import Plan
 from consilience.reports import tables
-from consilience.sampling import Progress as Step
-from consilience.sampling import ShowProgress
-from consilience.suggestions import Suggestion
+from consilience.runs.loop import Progress as Step
+from consilience.runs.loop import ShowProgress
+from consilience.samplers import Finding
+from consilience.sampling.targets import Resolved
 
 _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
@@ -89,12 +90,18 @@ class Display:
                 task,
                 completed=step.step,
                 rate=f"{step.steps_per_second:,.0f} steps/s",
-                error=f"consensus error {step.consensus_error:.3g}" if plan.num_agents > 1 else "",
+                error=", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in step.metrics.items())
+                if plan.num_agents > 1
+                else "",
             )
             if step.step == step.num_steps:
                 bar.update(task, rate=f"{step.steps_per_second:,.0f} steps/s, comparing …")
 
         return show
+
+    def follow_run(self, path: Path) -> ShowProgress | None:
+        """Begin to show a run that is resumed."""
+        return self.follow(Plan.load(path / "plan.toml")) if (path / "plan.toml").is_file() else None
 
     def outline(self, parts: Sequence[tuple[str, float]]) -> Callable[[int], None]:
         """Show how far a sequence of parts is, each with its weight; the function takes the number that begins."""
@@ -131,27 +138,35 @@ def working(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda words: status.update(f"{words} …")
 
 
-def print_suggestions(suggestions: Sequence[Suggestion], why_not: str = "") -> None:
+def print_suggestions(suggestions: Sequence[SuggestedPlan], why_not: str = "") -> None:
     """Each plan's step sizes with the reasons."""
-    console = Console()
     for suggestion in suggestions:
-        sampler, plan = suggestion.plan.sampler, suggestion.plan
-        title = f"{suggestion.name}: {counted(plan.num_agents)} on a {plan.graph.name}, {plan.num_steps:,} steps"
-        console.print(f"[bold]{title}[/]", highlight=False, soft_wrap=True)
-        last = plan.num_steps - 1
-        sizes = f"step size {sampler.step_size(0):.3g} → {sampler.step_size(last):.3g}"
-        console.print(f"  {sizes}, consensus step {sampler.consensus(0):.3g}", highlight=False, soft_wrap=True)
-        for reason in suggestion.reasons:
-            console.print(f"  · {reason}", highlight=False, soft_wrap=True)
+        _print_reasons(f"{suggestion.name}: ", suggestion.plan, suggestion.reasons)
     if why_not:
-        console.print(f"No plan inside the theorems: {why_not}", highlight=False, soft_wrap=True)
+        Console().print(f"No plan inside the theorems: {why_not}", highlight=False, soft_wrap=True)
+
+
+def print_reasons(plans: Iterable[Resolved]) -> None:
+    """The numbers that were chosen for plans, with the reasons; nothing of those that had their own."""
+    for plan, reasons in plans:
+        if reasons:
+            _print_reasons("", plan, reasons)
+
+
+def _print_reasons(title: str, plan: Plan, reasons: Sequence[str]) -> None:
+    console = Console()
+    title += f"{counted(plan.num_agents)} on a {plan.graph.name}, {plan.num_steps:,} steps of {plan.sampler.kind}"
+    for line in (f"[bold]{title}[/]", f"  {plan.sampler.describe(plan.num_steps)}"):
+        console.print(line, highlight=False, soft_wrap=True)
+    for reason in reasons:
+        console.print(f"  · {reason}", highlight=False, soft_wrap=True)
 
 
 def print_theory(described: Mapping[str, Any], page: Path) -> None:
     """The conditions, the constants, the answers and the path of the page."""
     from consilience.reports import theory_report
 
-    console = _console()
+    console = wide_console()
     console.print(theory_report.conditions_in_words(described), highlight=False, soft_wrap=True)
     shown = [theory_report.problem_table(described)]
     if described["theorem_constants"]:
@@ -194,7 +209,7 @@ def print_datasets(rows: Sequence[Mapping[str, Any]]) -> None:
     """A table of the data sets."""
     shown = [{**row, "megabytes": f"{row['bytes'] / 1e6:.1f}" if row["bytes"] else "–"} for row in rows]
     columns = {"name": "name", "what": "title", "MB": "megabytes", "here": "here", "terms": "terms"}
-    _console().print(_rich(tables.rows(shown, columns)))
+    wide_console().print(_rich(tables.rows(shown, columns)))
 
 
 def print_result(summary: Mapping[str, Any], page: Path) -> None:
@@ -206,7 +221,7 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
     else:
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
         shown = tables.agents(summary, extra)
-    console = _console()
+    console = wide_console()
     console.print(_rich(tables.Table(shown.header, shown.body[:16])))
     if len(shown.body) > 16:
         console.print(f"  … and {len(shown.body) - 16} more")
@@ -229,7 +244,8 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _console() -> Console:
+def wide_console() -> Console:
+    """A console that does not clip tables where nobody looks at a terminal."""
     console = Console()
     if not console.is_terminal:
         console.width = 200
@@ -244,93 +260,3 @@ def _rich(shown: tables.Table) -> Table:
     for row in shown.body:
         table.add_row(*row)
     return table
-
-
-@contextmanager
-def network_table(quiet: bool = False) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """A live table of a network's nodes on a terminal; the function takes what they say of themselves."""
-    from rich.live import Live
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda _: None
-        return
-    rates = Rates()
-    with Live(console=console, refresh_per_second=4) as live:
-        yield lambda nodes: live.update(_network(nodes, rates.of(nodes, time.monotonic())))
-
-
-class Rates:
-    """How many rounds a second each node makes, from what it said before and says now.
-
-    >>> rates = Rates()
-    >>> rates.of([{"agent": 2, "here": True, "round": 100}], 10.0)
-    {}
-    >>> rates.of([{"agent": 2, "here": True, "round": 700}, {"agent": 3, "here": False}], 12.0)
-    {2: 300.0}
-    """
-
-    def __init__(self) -> None:
-        self._before: dict[int, tuple[int, float]] = {}
-
-    def of(self, nodes: Sequence[Mapping[str, Any]], now: float) -> dict[int, float]:
-        """The rates by agent; of one that is heard for the first time there is none."""
-        here = {one["agent"]: one["round"] for one in nodes if one["here"]}
-        known = {agent: self._before[agent] for agent in here if agent in self._before}
-        self._before = {agent: (round_, now) for agent, round_ in here.items()}
-        return {agent: (here[agent] - round_) / (now - then) for agent, (round_, then) in known.items() if now > then}
-
-
-def print_network(nodes: Sequence[Mapping[str, Any]]) -> None:
-    """A table of a network's nodes."""
-    _console().print(_network(nodes))
-
-
-def _network(nodes: Sequence[Mapping[str, Any]], rates: Mapping[int, float] | None = None) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    rated = [] if rates is None else ["rounds/s"]
-    for title in ["agent", "round", "of", *rated, "checkpoint", "distance", "neighbours", "rejected"]:
-        table.add_column(title, justify="left" if title == "neighbours" else "right")
-    for one in nodes:
-        if not one["here"]:
-            table.add_row(str(one["agent"]), "[dim]not here[/]")
-            continue
-        neighbours = " ".join(f"{number}{'✓' if up else '✗'}" for number, up in one["neighbours"].items())
-        distance = "–" if one["distance_to_neighbours"] is None else f"{one['distance_to_neighbours']:.3g}"
-        rate = [f"{rates[one['agent']]:,.0f}" if one["agent"] in rates else "–"] if rates is not None else []
-        done = [str(one["agent"]), f"{one['round']:,}", f"{one['num_rounds']:,}", *rate, f"{one['durable']:,}"]
-        table.add_row(*done, distance, neighbours, str(one["messages"]["rejected"]))
-    return table
-
-
-def print_costs(plan: Plan, costs: Mapping[str, Any], rates: Mapping[str, float], repeated: bool) -> None:
-    """What a mesh would cost, by device."""
-    table = Table("", "", box=None, show_header=False, padding=(0, 2))
-    axes = " × ".join(f"{costs[f'devices_along_{name}']} along {name}" for name in ("chains", "agents", "model"))
-    fewest, most = costs["fewest_agents_per_device"], costs["agents_per_device"]
-    rows = {
-        "devices": f"{costs['devices']} ({axes})",
-        "agents per device": f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}",
-        "edges cut": f"{costs['edges_cut']:,} of {plan.graph.num_edges:,} ({plan.graph.name})",
-        "sent per step and device": f"{costs['bytes_sent_per_step']:,} bytes, of which "
-        f"{costs['bytes_permuted_per_step']:,} in {costs['rounds']} permutations",
-        "memory per device": f"{costs['memory_bytes'] / 2**20:,.1f} MiB (state: {costs['state_bytes']:,} bytes)",
-        "work per step and device": f"{costs['flops_per_step']:,.0f} operations, "
-        f"{costs['memory_traffic_per_step'] / 1e6:,.2f} MB to and from memory",
-        "time per step": f"{1e6 * costs['compute_seconds']:,.1f} µs of work (memory "
-        f"{rates['memory_bandwidth'] / 1e9:g} GB/s), "
-        f"{1e6 * costs['network_seconds']:,.1f} µs of network ({rates['bandwidth'] / 1e9:g} GB/s, "
-        f"{1e6 * rates['latency']:g} µs)",
-        "expected speed-up": f"{costs['speed_up']:.2f} times one device, of {costs['devices']}",
-    }
-    for name, text in rows.items():
-        table.add_row(name, text)
-    console = _console()
-    console.print(table, highlight=False)
-    if costs["work_is_more"]:
-        console.print(
-            "\nThe compiler counts a loop over agents or rows once: work and its time are more than that, and the "
-            "speed-up is nearer to the number of devices."
-        )
-    if repeated:
-        console.print("\nThe experiment has too few data for so many agents: those of its own network were repeated.")

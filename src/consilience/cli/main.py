@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli import commands, data, meshes, network, planning
+from consilience.cli import commands, data, network, planning
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
 
@@ -26,12 +26,12 @@ app.command("run")(commands.run)
 app.command("resume")(commands.resume)
 app.command("report")(commands.report)
 app.command("reproduce")(commands.reproduce)
-app.command("check")(commands.check)
+app.command("check")(planning.check)
 app.command("theory")(planning.theory)
 app.command("suggest")(planning.suggest)
 app.command("node")(network.node)
 app.add_typer(network.app, name="network")
-app.add_typer(meshes.app, name="mesh")
+app.add_typer(planning.mesh, name="mesh")
 app.add_typer(data.app, name="data")
 app.command("experiments")(commands.experiments)
 

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from consilience.cli.commands import (
-    Agents,
-    BatchSize,
-    BurnIn,
-    Chains,
-    Consensus,
-    GraphName,
-    Json,
-    Seed,
-    Steps,
-    StepSize,
-    StoreEvery,
-    Temperature,
-)
+from consilience.cli.options import Json, takes_plan
+
+if TYPE_CHECKING:
+    from consilience.sampling.targets import Wishes
 
 app = typer.Typer(help="Networks of nodes: make one, run it on this machine, ask how it is.", no_args_is_help=True)
 
@@ -63,38 +54,30 @@ Patience = Annotated[
 
 
 def node(path: NodeFile, as_json: Json = False) -> None:
-    """Run one agent of a network, beside its data; started again, it goes on where it was."""
+    """Run one agent of a network, beside its data; started again, it resumes where it was."""
     from consilience.cli import display
     from consilience.cli.logs import log_to_stderr, refusals_logged
     from consilience.engines.peers import require_packages
     from consilience.engines.peers.settings import NodeSettings
 
     require_packages()
-    from consilience.nodes import run_node
+    from consilience.deployment.nodes import run_node
+    from consilience.sampling.run import Run
 
     settings = NodeSettings.load(path)
     log_to_stderr(settings.agent, as_json)
     with contextlib.nullcontext() if as_json else display.Display(quiet=True), refusals_logged():
-        run = run_node(settings)
-        page = run.report()
+        run_node(settings)
+        page = Run(settings.run).report()
     typer.echo(f"Report: {page}")
 
 
 @app.command()
+@takes_plan()
 def init(
     experiment: Experiment,
     out: NetworkOut,
-    agents: Agents = None,
-    graph: GraphName = None,
-    steps: Steps = None,
-    burn_in: BurnIn = None,
-    store_every: StoreEvery = None,
-    chains: Chains = None,
-    seed: Seed = None,
-    batch_size: BatchSize = None,
-    step_size: StepSize = None,
-    consensus: Consensus = None,
-    temperature: Temperature = None,
+    wishes: Wishes,
     endpoint: Endpoints = None,
     relay_place: RelayPlace = None,
     insecure: Insecure = False,
@@ -103,14 +86,13 @@ def init(
     patience: Patience = 30.0,
 ) -> None:
     """Make a network: a certificate authority, and for each agent a certificate and a file for its machine."""
-    from consilience.networks import make_network
-    from consilience.targets import main_plan
+    from consilience.deployment.networks import make_network
+    from consilience.errors import NetworkError
+    from consilience.sampling.targets import main_plan
 
-    plan = main_plan(
-        experiment, num_agents=agents, graph=graph, num_steps=steps, burn_in=burn_in, store_every=store_every,
-        num_chains=chains, seed=seed, batch_size=batch_size, step_size=step_size, consensus=consensus,
-        temperature=temperature,
-    )  # fmt: skip
+    plan = main_plan(experiment, wishes).plan
+    if plan.problem is None:
+        raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
     files = make_network(
         plan, out, endpoint, relay=relay_place, insecure=insecure,
         checkpoint_seconds=checkpoint_seconds, on_loss=on_loss, patience=patience,
@@ -138,13 +120,15 @@ def relay(path: RelayFile, as_json: Json = False) -> None:
 @app.command()
 def up(path: Directory, restart: Restart = False) -> None:
     """Run all nodes of a network on this machine, as processes of their own, with one live table; then report."""
-    from consilience.cli import display
-    from consilience.networks import report_network, start_network
+    from consilience.cli import display, network_display
+    from consilience.deployment.local_network import merge_network
+    from consilience.deployment.processes import start_network
+    from consilience.sampling.run import Run
 
-    with display.network_table() as show:
+    with network_display.network_table() as show:
         start_network(path, show, restart=restart)
     with display.Display(quiet=True):
-        whole = report_network(path)
+        whole = Run(merge_network(path).path)
         page = whole.report()
     display.print_result(whole.summary, page)
 
@@ -152,19 +136,19 @@ def up(path: Directory, restart: Restart = False) -> None:
 @app.command()
 def status(path: Directory, as_json: Json = False) -> None:
     """Ask every node of a network how far it is."""
-    from consilience.cli import display
-    from consilience.networks import dump, network_status
+    from consilience.cli import network_display
+    from consilience.deployment.processes import network_status
 
     found = network_status(path)
     if as_json:
-        typer.echo(dump(found))
+        typer.echo(json.dumps(found, indent=2))
     else:
-        display.print_network(found)
+        network_display.print_network(found)
 
 
 @app.command()
 def down(path: Directory) -> None:
-    """Stop the nodes that `up` started; they leave a checkpoint, and `up` goes on from it."""
-    from consilience.networks import stop_network
+    """Stop the nodes that `up` started; they leave a checkpoint, and `up` resumes from it."""
+    from consilience.deployment.processes import stop_network
 
     typer.echo(f"stopping {len(stop_network(path))} nodes")

@@ -1,25 +1,19 @@
-"""The commands that think before anything runs: `theory` and `suggest`."""
+"""The commands that think before anything runs: `check`, `theory`, `suggest` and `mesh plan`."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consilience.cli.commands import (
-    Agents,
-    BatchSize,
-    Consensus,
-    GraphName,
-    Json,
-    Steps,
-    StepSize,
-    Target,
-    Temperature,
-    default_path,
-)
+from consilience.cli.options import Json, Target, default_path, takes_plan
+from consilience.cli.processes import Devices, ModelDevices
+
+if TYPE_CHECKING:
+    from consilience.sampling.targets import Wishes
 
 Choices = Annotated[
     list[str] | None, typer.Argument(help="What to compare: graph=ring,star,complete agents=5,10,50.")
@@ -31,31 +25,54 @@ TheoryOut = Annotated[
 ]
 PlanOut = Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan to this TOML file.")]
 Proven = Annotated[bool, typer.Option("--proven", help="Write the plan that is inside the theorems instead.")]
+Bandwidth = Annotated[float, typer.Option("--bandwidth", help="Bytes a second that a device sends (assumed).")]
+Latency = Annotated[float, typer.Option("--latency", help="Seconds that a message takes at least (assumed).")]
+
+mesh = typer.Typer(help="Agents spread over many devices: what a mesh would cost.", no_args_is_help=True)
 
 
+@takes_plan()
+def check(target: Target, wishes: Wishes, as_json: Json = False) -> None:
+    """Say whether a plan is stable and inside the theorems, without running it."""
+    from consilience.cli import display
+    from consilience.engines.matching import require_matching
+    from consilience.experiments import load_problem
+    from consilience.planning import checks
+    from consilience.sampling.targets import plans_for
+
+    results: list[tuple[Any, Any]] = []
+    for plan, _ in plans_for(target, wishes).values():
+        problem = load_problem(plan) if plan.problem else None
+        if problem is not None:
+            require_matching(problem, plan)
+        results.append((plan, checks.check(plan, problem)))
+    if as_json:
+        typer.echo(json.dumps([[finding.to_dict() for finding in findings] for _, findings in results], indent=2))
+    else:
+        display.print_findings(results)
+    if any(finding.level == "error" for _, findings in results for finding in findings):
+        raise typer.Exit(2)
+
+
+@takes_plan("auto")
 def theory(
     target: Target,
+    wishes: Wishes,
     choices: Choices = None,
     compare: Compare = False,
     tolerance: Tolerance = 0.1,
-    agents: Agents = None,
-    graph: GraphName = None,
-    steps: Steps = None,
-    batch_size: BatchSize = None,
-    step_size: StepSize = None,
-    consensus: Consensus = None,
-    temperature: Temperature = None,
     out: TheoryOut = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a plan converges, how fast and in how many steps; with constants, bounds and figures."""
-    from consilience import comparisons
-    from consilience.assessments import assess
     from consilience.cli import display
     from consilience.experiments import load_problem
+    from consilience.planning.assessment_values import described
+    from consilience.planning.assessments import assess
     from consilience.reports.theory_page import write_theory
     from consilience.runs.directory import require_free
-    from consilience.targets import main_plan
+    from consilience.sampling.targets import main_plan
+    from consilience.theory import comparisons, require_dula
     from consilience.theory.iterations import require_tolerance
 
     if bool(choices) != compare:
@@ -64,43 +81,43 @@ def theory(
     path = out or default_path(target, "theory-")
     require_free(path)
     varied = comparisons.parse_choices(choices or [])
-    plan = main_plan(
-        target, num_agents=agents, graph=graph, num_steps=steps, batch_size=batch_size, step_size=step_size,
-        consensus=consensus, temperature=temperature,
-    )  # fmt: skip
+    plan = main_plan(target, wishes).plan
+    require_dula(plan.sampler)
     problem = load_problem(plan)
     with display.working(quiet=as_json) as show:
         assessment = assess(problem, plan, show)
         draws = assessment.pilot.averages[-1] if assessment.pilot else None
-        rows = comparisons.compare(problem, plan, varied, tolerance, show, draws) if compare else []
-        described, page = write_theory(assessment, tolerance, rows, path)
+        rows = (
+            comparisons.compare(problem, plan, varied, tolerance, show, draws, load_problem if plan.problem else None)
+            if compare
+            else []
+        )
+        values = described(assessment, tolerance, rows)
+        page = write_theory(values, assessment.plan_documents, path)
     if as_json:
-        typer.echo(json.dumps({**described, "report": str(page)}, indent=2))
+        typer.echo(json.dumps({**values, "report": str(page)}, indent=2))
     else:
-        display.print_theory(described, page)
+        display.print_theory(values, page)
 
 
+@takes_plan("auto")
 def suggest(
-    target: Target,
-    agents: Agents = None,
-    graph: GraphName = None,
-    steps: Steps = None,
-    proven: Proven = False,
-    out: PlanOut = None,
-    as_json: Json = False,
+    target: Target, wishes: Wishes, proven: Proven = False, out: PlanOut = None, as_json: Json = False
 ) -> None:
     """Choose step sizes for a problem, a graph and a budget of steps, and say why."""
-    from consilience import suggestions
     from consilience.cli import display
     from consilience.errors import PlanError
     from consilience.experiments import load_problem
+    from consilience.planning import suggestions
     from consilience.runs.files import disk_errors, write_text
-    from consilience.targets import main_plan
+    from consilience.sampling.targets import main_plan
 
-    plan = main_plan(target, num_agents=agents, graph=graph, num_steps=steps, auto=True)
+    if wishes.num_steps is None and ":" in target:
+        raise PlanError(f"{target} is your own problem: say for how many steps, with --steps")
     with display.working(quiet=as_json) as show:
         show("finding the constants of the problem")
-        found = suggestions.suggest(load_problem(plan), plan.graph, plan.num_steps, plan)
+        plan = main_plan(target, dataclasses.replace(wishes, sampler=None, numbers={}), only_weighed=True).plan
+        found = suggestions.suggest(load_problem(plan), plan.graph, plan.num_steps, plan, sampler=wishes.sampler)
     both = [found.practical, *([found.proven] if found.proven else [])]
     if out is not None:
         if proven and found.proven is None:
@@ -114,3 +131,34 @@ def suggest(
         display.print_suggestions(both, found.why_not_proven)
         if out is not None:
             typer.echo(f"\nPlan: {out}")
+
+
+@mesh.command("plan")
+@takes_plan("auto")
+def mesh_plan(
+    target: Target,
+    wishes: Wishes,
+    devices: Devices = None,
+    model_devices: ModelDevices = None,
+    bandwidth: Bandwidth = 1.25e9,
+    latency: Latency = 50e-6,
+    as_json: Json = False,
+) -> None:
+    """Say what a mesh would hold, send and gain, from its layout and the compiled program, without running it."""
+    from consilience.cli import network_display
+    from consilience.engines.mesh.costs import Rates, costs_of
+    from consilience.engines.mesh.devices import DeviceSettings, prepare_devices
+    from consilience.engines.mesh.engine import MeshSimulation
+    from consilience.experiments.loading import sized_problem
+    from consilience.sampling.targets import main_plan
+
+    prepare_devices(devices)
+    made = main_plan(target, wishes, only_weighed=True).plan
+    problem, repeated = sized_problem(made)
+    rates = Rates(bandwidth=bandwidth, latency=latency)
+    settings = DeviceSettings(devices=devices, model_devices=model_devices or 1)
+    costs = costs_of(MeshSimulation(problem, made, settings), rates)
+    if as_json:
+        typer.echo(json.dumps({**costs.to_dict(), "rates": vars(rates), "data_repeated": repeated}, indent=2))
+    else:
+        network_display.print_costs(made, costs.to_dict(), vars(rates), repeated)

@@ -1,10 +1,11 @@
 """How good the draws are: agreement between agents, distance to a reference, mixing."""
 
-from consilience.diagnostics.consensus import consensus_error, fitted_rate
+from consilience.diagnostics.consensus import fitted_rate
 from consilience.diagnostics.convergence import Convergence, convergence
 from consilience.diagnostics.divergence import kl_divergence
 from consilience.diagnostics.moments import equal_time_draws, weighted_mean
 from consilience.diagnostics.sinkhorn import sinkhorn_distance
+from consilience.kernel.consensus import consensus_error
 
 __all__ = [
     "Convergence",

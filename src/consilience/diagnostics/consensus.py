@@ -1,22 +1,10 @@
-"""Agreement between agents: the consensus error `‖w̃‖² = Σ_i ‖w_i − w̄‖²` and how fast it falls."""
+"""Agreement between agents: how fast the consensus error falls."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 _ITERATIONS = 25  # Newton steps; a handful converge
-
-
-def consensus_error(positions: Any) -> np.ndarray:
-    """`‖w̃‖²` for positions `(…, agents, size)`.
-
-    >>> consensus_error(np.array([[0.0], [2.0]])).item()
-    2.0
-    """
-    positions = np.asarray(positions)
-    return ((positions - positions.mean(-2, keepdims=True)) ** 2).sum((-2, -1))
 
 
 def fitted_rate(steps: np.ndarray, errors: np.ndarray, offset: float = 1.0) -> float:

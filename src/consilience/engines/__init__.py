@@ -1,9 +1,4 @@
-"""Where sampling happens: engines differ only in how the neighbours' values arrive."""
+"""Where steps are made: engines differ only in how the other agents' values arrive.
 
-from consilience.engines.base import Engine, Segment
-from consilience.engines.mesh import Mesh, MeshSettings
-from consilience.engines.simulate import Simulation
-
-ENGINES: dict[str, type[Engine]] = {"simulate": Simulation, "mesh": Mesh}
-
-__all__ = ["ENGINES", "Engine", "Mesh", "MeshSettings", "Segment", "Simulation"]
+`simulate` keeps all agents in one program, `mesh` spreads them over devices and hosts, `peers` makes each a process.
+"""

@@ -21,7 +21,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from consilience.engines.base import Segment
+from consilience.kernel.step import coefficients_of, each, one_step
 from consilience.plans import Plan
 
 BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache
@@ -52,7 +55,7 @@ class Sizes(NamedTuple):
 def longest_segment(plan: Plan, size: int, itemsize: int) -> int:
     """The most steps whose draws fit the buffer."""
     slot_bytes = plan.num_chains * plan.num_agents * size * itemsize
-    slots = max(1, min(_MOST_SLOTS, _BUFFER_BYTES // slot_bytes, plan.num_draws))
+    slots = max(1, min(_MOST_SLOTS, _BUFFER_BYTES // slot_bytes, plan.num_stored))
     return min(slots * plan.store_every, plan.num_steps, _LONGEST_SEGMENT)
 
 
@@ -60,6 +63,17 @@ def sizes_of(plan: Plan, longest: int, block_steps: int, prepared_steps: int) ->
     """Segments of at most `longest` steps, in whole blocks."""
     blocks = max(1, longest // block_steps)
     return Sizes(block_steps, prepared_steps, blocks, math.ceil(blocks * block_steps / plan.store_every) + 1)
+
+
+def segment_of(
+    plan: Plan, block_steps: int, first_step: int, num_steps: int, draws: np.ndarray, errors: np.ndarray
+) -> Segment:
+    """What a segment leaves behind, from a program's buffers of draws and consensus errors, which may be longer."""
+    last_step, first_draw = first_step + num_steps, plan.draws_after(first_step)
+    blocks = math.ceil(num_steps / block_steps)
+    measured = np.minimum(first_step + block_steps * np.arange(1, blocks + 1), last_step)
+    complete = plan.draws_after(last_step) - first_draw
+    return Segment(last_step, draws[:complete], first_draw, measured, {"consensus_error": errors[:blocks]})
 
 
 @dataclass(frozen=True)
@@ -72,7 +86,7 @@ class Local:
     """From steps to the standard normal numbers of all of them, as one long vector."""
     chosen_rows: Callable[[Any], jax.Array | None]
     """From a step to the rows of its minibatches."""
-    gradients: Callable[[jax.Array, Any], jax.Array]
+    gradients: Callable[..., jax.Array]
     """From positions and chosen rows to the gradients."""
     disagreement: Callable[[Any], Any]
     """From the messages of the agents here, `(chains, agents, …)`, to their disagreement."""
@@ -91,17 +105,18 @@ def run_segment(
     def some_steps(first: Any, count: Any, carry: Any) -> Any:
         """At most `prepared_steps` steps."""
         steps = first + jnp.arange(part, dtype=jnp.int32)
-        numbers = jax.vmap(partial(_coefficients, plan, dtype))(steps)
+        numbers = jax.vmap(partial(coefficients_of, plan.sampler, plan.num_agents, dtype))(steps)
         noise = local.noise(steps)
         rows = jax.vmap(local.chosen_rows)(steps)
-        slots = (steps - plan.burn_in) // plan.store_every - first_draw
-        slots = jnp.where(steps < plan.burn_in, sizes.slots, slots)
+        numbered = plan.draw_at(steps)
+        slots = jnp.where(numbered < 0, sizes.slots, numbered - first_draw)
 
         def step(j: Any, carry: Any) -> Any:
             state, draws = carry
             own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
             now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
-            state = one_step(plan, local, state, now, own, chosen)
+            gradients = partial(local.gradients, rows=chosen)
+            state = one_step(plan.sampler, state, now, own, gradients, local.disagreement)
             return state, jax.lax.dynamic_update_index_in_dim(draws, each(plan.sampler.position)(state), slots[j], 0)
 
         return jax.lax.fori_loop(0, count, step, carry)
@@ -124,25 +139,3 @@ def run_segment(
 
     blocks = (num_steps + sizes.block_steps - 1) // sizes.block_steps
     return jax.lax.fori_loop(0, blocks, block, (state, draws, consensus))
-
-
-def one_step(plan: Plan, local: Local, state: Any, numbers: Any, noise: jax.Array, rows: jax.Array | None) -> Any:
-    """All agents' messages are read before any state is replaced."""
-    sampler = plan.sampler
-    disagreement = local.disagreement(each(sampler.share)(state))
-    gradient = local.gradients(each(sampler.position)(state), rows)
-
-    def one_agent(state: Any, gradient: Any, disagreement: Any, noise: Any) -> Any:
-        return sampler.step(state, gradient, disagreement, numbers, noise)
-
-    return each(one_agent)(state, gradient, disagreement, noise)
-
-
-def each(function: Any) -> Any:
-    """Map over chains and agents."""
-    return jax.vmap(jax.vmap(function))
-
-
-def _coefficients(plan: Plan, dtype: Any, k: Any) -> Any:
-    numbers = plan.sampler.coefficients(k, plan.num_agents)
-    return jax.tree.map(lambda number: jnp.asarray(number, dtype), numbers)

@@ -18,24 +18,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.engines.base import Segment, first_bad_step
+from consilience.engines.base import (
+    Alone,
+    PlainForm,
+    Segment,
+    StateForm,
+    Storage,
+    Team,
+    first_bad_step,
+    leaves_are_finite,
+)
+from consilience.engines.matching import require_matching
 from consilience.engines.program import (
     BLOCK_NUMBERS,
     LONGEST_BLOCK,
     Local,
-    each,
     longest_segment,
     run_segment,
+    segment_of,
     sizes_of,
 )
-from consilience.engines.rows import Rows
-from consilience.errors import PlanError, ProblemError
-from consilience.gradients import network_gradients
-from consilience.mixing import make_disagreement
+from consilience.kernel.consensus import consensus_error
+from consilience.kernel.curvature import largest_curvature
+from consilience.kernel.gradients import network_gradients
+from consilience.kernel.mixing import make_disagreement
+from consilience.kernel.model_checks import require_usable
+from consilience.kernel.parameters import Parameters, initial_positions
+from consilience.kernel.randomness import Purpose, agent_keys, normals
+from consilience.kernel.rows import Rows
+from consilience.kernel.step import each
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem, initial_positions
-from consilience.randomness import Purpose, agent_keys, normals
-from consilience.usability import require_usable
+from consilience.problems import Problem
 
 _MOST_GROUPS = 4
 _FEWEST_CHAINS = 4  # in a group: fewer leave vector units idle
@@ -43,6 +56,10 @@ _FEWEST_CHAINS = 4  # in a group: fewer leave vector units idle
 
 class Simulation:
     """Samples every agent of every chain in this process."""
+
+    segment_seconds = 0.4
+    uses_up_state = False
+    team: Team = Alone()
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         require_matching(problem, plan)
@@ -58,6 +75,11 @@ class Simulation:
         self._disagreement = make_disagreement(plan.graph, self.dtype)
         self._groups = np.array_split(chains, min(_MOST_GROUPS, math.ceil(plan.num_chains / _FEWEST_CHAINS)))
         self._choose_sizes()
+        self.storage = Storage(
+            agents, slice(0, plan.num_agents), plan.num_agents, ("consensus_error",),
+            math.ceil(plan.num_steps / self.block_steps),
+        )  # fmt: skip
+        self.form: StateForm = PlainForm(jax.eval_shape(self.initial_state))
         self._programs: dict[int, Any] = {}
         self._threads = ThreadPoolExecutor(os.cpu_count()) if len(self._groups) > 1 else None
 
@@ -69,6 +91,14 @@ class Simulation:
         self.block_steps = max(1, min(LONGEST_BLOCK, BLOCK_NUMBERS // numbers, longest))
         self._sizes = sizes_of(plan, longest, self.block_steps, self.block_steps)
         self.max_steps = self._sizes.max_steps
+
+    def data_digest(self) -> str:
+        """Of all shards."""
+        return self.problem.fingerprint()
+
+    def largest_curvature(self) -> float:
+        """Of all agents."""
+        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype)
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step."""
@@ -86,15 +116,10 @@ class Simulation:
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
         """Make `num_steps` steps from `first_step`."""
         self.compile()
-        first_draw = self.plan.draws_after(first_step)
-        numbers = (jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(first_draw))
-        new_state, draws, consensus = self._run_groups(jax.tree.map(jnp.asarray, state), numbers)
-        last_step = first_step + num_steps
-        blocks = math.ceil(num_steps / self.block_steps)
-        measured = np.minimum(first_step + self.block_steps * np.arange(1, blocks + 1), last_step)
-        complete = self.plan.draws_after(last_step) - first_draw
-        draws, consensus = np.asarray(draws), np.asarray(consensus)  # JAX would compile a slice of every length
-        return new_state, Segment(last_step, draws[:complete], measured, consensus[:blocks], first_draw)
+        numbers = (jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(self.plan.draws_after(first_step)))
+        new_state, draws, errors = self._run_groups(jax.tree.map(jnp.asarray, state), numbers)
+        draws, errors = np.asarray(draws), np.asarray(errors)  # JAX would compile a slice of every length
+        return new_state, segment_of(self.plan, self.block_steps, first_step, num_steps, draws, errors)
 
     def _run_groups(self, state: Any, numbers: Any) -> Any:
         """Run the program on every group of chains, and put the results together again."""
@@ -119,7 +144,11 @@ class Simulation:
         shards, row_weights, scale = self._data.arrays
         return (self._of_group(shards, group) if self._data.per_chain else shards), row_weights, scale
 
-    def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
+    def is_finite(self, state: Any) -> bool:
+        """Whether all numbers of the state are finite."""
+        return leaves_are_finite(state)
+
+    def find_diverged(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """Bisect a segment for the first step after which a position is not finite."""
 
         def bad_after(steps: int) -> np.ndarray:
@@ -150,43 +179,6 @@ class Simulation:
             chosen_rows=partial(self._data.chosen_rows, keys[Purpose.BATCH]),
             gradients=gradients,
             disagreement=jax.vmap(self._disagreement),
-            consensus_error=_consensus_error,
+            consensus_error=consensus_error,
         )
         return run_segment(self.plan, self._sizes, self.dtype, local, state, first_step, num_steps, first_draw)
-
-
-def require_matching(problem: Problem, plan: Plan) -> None:
-    """Check that shards, agents and minibatches of a problem and a plan fit together."""
-    if problem.num_agents != plan.num_agents:
-        raise ProblemError(
-            f"the problem has {problem.num_agents} shards but the graph has {plan.num_agents} agents: give "
-            "every agent one shard"
-        )
-    require_replicas(problem, plan)
-    require_batches(problem.shard_sizes, plan)
-
-
-def require_replicas(problem: Problem, plan: Plan) -> None:
-    """Check that a problem whose chains have data of their own has them for every chain."""
-    if problem.replicas is not None and len(problem.replicas) != plan.num_chains:
-        raise ProblemError(
-            f"the problem has data for {len(problem.replicas)} chains but the plan has {plan.num_chains}: give every "
-            "chain its own, or all the same"
-        )
-
-
-def require_batches(shard_sizes: np.ndarray, plan: Plan) -> None:
-    """Check that minibatches are no larger than the shards of all agents."""
-    smallest = int(shard_sizes.min())
-    if plan.batch_size is not None and plan.batch_size > smallest:
-        agent = int(shard_sizes.argmin())
-        raise PlanError(
-            f"batch_size = {plan.batch_size} is larger than the shard of agent {agent} ({smallest} rows): "
-            f"take at most {smallest}, or leave batch_size out to use full shards"
-        )
-    if plan.batch_size is not None and plan.batch_size * int(shard_sizes.max()) >= 2**32:
-        raise PlanError("batch_size times the largest shard must stay below 2^32: take a smaller batch")
-
-
-def _consensus_error(positions: jax.Array) -> jax.Array:
-    return ((positions - positions.mean(1, keepdims=True)) ** 2).sum((1, 2))

@@ -1,6 +1,6 @@
 """The paper's second experiment: Bayesian logistic regression on a9a, with C-ULA and D-ULA of 5, 10 and 25 agents.
 
-A run holds out a fifth of the 32,561 rows at random, deals the rest out to the agents, and takes 10 epochs in
+A run holds out a fifth of the 32,561 rows at random, splits the rest among the agents, and takes 10 epochs in
 minibatches of 10. The experiment repeats that 50 times with other splits, partitions and noise: every repetition is a
 chain with data of its own, so all of them are sampled together. The test accuracy is that of single draws, over
 iterations, as in the paper; that of probabilities averaged over the second half of the draws stands beside it.
@@ -77,7 +77,7 @@ class A9A:
         )
 
     def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
-        """Every chain's own rows, dealt out at random; rows are numbers that point into one table, the whole set."""
+        """Every chain's own rows, split among the agents at random; rows are their numbers in the whole set."""
         features, labels = _table()
         wanted = range(plan.num_agents) if agents is None else agents
         chains = []
@@ -110,7 +110,6 @@ class A9A:
         described = [stored.index(row["agent"]) for row in summary["agents"]]
         for place, row in zip(described, summary["agents"], strict=True):
             row["accuracy"] = float(final[:, place].mean())
-        summary["method"] = "C-ULA" if summary["num_agents"] == 1 else "D-ULA"
         summary["accuracy_mean"] = float(final.mean())
         summary["accuracy_std"] = float(final.mean(1).std())
         summary["accuracy_range_of_agents"] = float(np.ptp(final[:, described].mean(0)))
@@ -256,7 +255,7 @@ def _split(seed: int, chain: int) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def _label(summary: Mapping[str, Any]) -> str:
-    return "C-ULA" if summary["num_agents"] == 1 else f"D-ULA ({summary['num_agents']} agents)"
+    return summary["method"] + (f" ({summary['num_agents']} agents)" if summary["num_agents"] > 1 else "")
 
 
 def _percent(share: float | None) -> str:

@@ -73,7 +73,6 @@ def analyse_classifier(
             stored |= _per_input(found, one.labels, f"_{name}")
         variables.append(stored)
     _store(run, test.labels, strange, [row["agent"] for row in agents], variables)
-    summary["method"] = method_of(summary, run.plan.sampler.temperature)
     summary["accuracy_mean"] = float(np.mean([row["accuracy"] for row in agents]))
     summary["accuracy_std"] = float(np.std([row["accuracy"] for row in agents]))
     summary["in_distribution"] = _mean([row["in_distribution"] for row in agents])
@@ -85,13 +84,6 @@ def analyse_classifier(
 def read_predictions(run: RunDirectory) -> xarray.Dataset:
     """The predictions that `analyse_classifier` stored."""
     return run.read_beside("predictions")
-
-
-def method_of(summary: Mapping[str, Any], temperature: float) -> str:
-    """What the algorithm is called: SGD, C-ULA or D-ULA."""
-    if summary["num_agents"] > 1:
-        return "D-ULA"
-    return "C-ULA" if temperature > 0 else "SGD"
 
 
 def result_rows(summaries: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:

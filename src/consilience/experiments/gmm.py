@@ -256,12 +256,12 @@ class GMM:
 def comparison_draws(run: RunDirectory, agent: int, chains: Sequence[int] | None = None) -> np.ndarray:
     """1,500 draws of an agent at equal distances of Langevin time from all (or the given) chains, `(1500, 2)`."""
     draws, _ = flat_draws(run, np.array([agent]))
-    step_sizes = run.draws["step_size"].to_numpy()
+    weights = run.draw_weights
     chains = range(len(draws)) if chains is None else chains
     shares = np.array_split(np.arange(_COMPARED), len(chains))
     return np.concatenate(
         [
-            draws[chain, 0, equal_time_draws(step_sizes, len(share))]
+            draws[chain, 0, equal_time_draws(weights, len(share))]
             for chain, share in zip(chains, shares, strict=True)
             if len(share)
         ]

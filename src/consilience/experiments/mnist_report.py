@@ -45,15 +45,14 @@ _LEVELS = {"high": 0.999, "medium": 0.7, "low": 0.4}
 
 def settings(plan: Plan, prior: str, scale: float) -> str:
     """The settings of a run in words."""
-    size, exponent = plan.sampler.step_size, plan.sampler.step_size.exponent
     described = (
         f"N(0, {scale**2:g}/fan_in)" if prior == "normal" else "uniform of Kaiming's scale, which has no gradient"
     )
     return (
-        f"{plan.num_steps:,} steps with minibatches of {plan.batch_size}, step size from {size(0):.2g} to "
-        f"{size(plan.num_steps):.2g} (exponent {exponent:g}), prior {described}, temperature "
+        f"{plan.num_steps:,} steps with minibatches of {plan.batch_size}, {plan.sampler.describe(plan.num_steps)}, "
+        f"prior {described}, temperature "
         f"{plan.sampler.temperature:g}; every agent starts at a random network of its own; predictions average "
-        f"{plan.num_draws if plan.sampler.temperature else 1} draws"
+        f"{plan.num_stored if plan.sampler.temperature else 1} draws"
     )
 
 
@@ -199,7 +198,12 @@ def verdict(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     """What the study shows beside the paper, in words, from its numbers."""
     told = []
     for summary in summaries.values():
-        paper = PAPER[summary["method"]]
+        paper = PAPER.get(summary["method"])
+        if paper is None:
+            told.append(
+                f"{label(summary)}: accuracy {percent(summary['accuracy_mean'])}; the paper has no such method."
+            )
+            continue
         gap = 100 * (summary["accuracy_mean"] - float(np.mean(paper["accuracy"])))
         worth = "reproduced" if abs(gap) <= 0.15 else f"{'better' if gap > 0 else 'worse'} by {abs(gap):.2f} points"
         shift = summary["out_of_distribution"]["svhn"]["confidence_mean"] - float(np.mean(paper["svhn_confidence"]))
@@ -234,10 +238,10 @@ def _paper_table(runs: Mapping[str, RunDirectory]) -> tables.Table:
     rows = []
     for name, run in runs.items():
         summary = run.summary
-        paper, agents = PAPER[summary["method"]], summary["agents"]
+        paper, agents = PAPER.get(summary["method"], {}), summary["agents"]
         for row in agents:
             inside, outside = row["in_distribution"], row["out_of_distribution"]["svhn"]
-            beside = {key: _of_agent(values, row["agent"]) for key, values in paper.items()}
+            beside = {key: _of_agent(paper.get(key, ()), row["agent"]) for key in PAPER["D-ULA"]}
             rows.append(
                 {
                     "name": name if len(agents) == 1 else f"{summary['method']}, agent {row['agent']}",

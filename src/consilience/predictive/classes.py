@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.errors import InputError, NonFiniteError
+from consilience.errors import DivergedError, InputError
 
 Logits = Callable[[Any, Any], Any]
 _PIECE = 32  # inputs looked at together: a convolution's patches of more would not stay in cache
@@ -114,7 +114,7 @@ class Predictor:
         first, second, entropy, bad = (self._whole(term) for term in range(4))
         if bad.any():
             place = int(np.flatnonzero(bad)[0])
-            raise NonFiniteError(f"the model's prediction for input {place} is not finite: check it for overflow")
+            raise DivergedError(f"the model's prediction for input {place} is not finite: check it for overflow")
         mean = first / self.num_draws
         variance = np.maximum(second / self.num_draws - mean**2, 0.0)
         return ClassPredictions(mean, np.sqrt(variance), entropy / self.num_draws, self.num_draws)

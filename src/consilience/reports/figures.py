@@ -20,6 +20,10 @@ INK = "#1f2933"
 MUTED = "#7b8794"
 ACCENT = "#d64545"
 COLOURS = ("#2a6f97", "#e07a5f", "#3d9970", "#8e6bbf", "#c9a227", "#457b9d", "#bc4b6c", "#5f7470")
+_MEASURES = {
+    "consensus_error": "consensus error  Σ‖wᵢ − w̄‖²",
+    "distance_to_neighbours": "squared distance to neighbours",
+}
 STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -104,15 +108,14 @@ def distance_bars(groups: Sequence[Mapping[str, Any]], floor: float) -> Figure:
 
 
 def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
-    """The consensus error over steps, log–log, beside the rate of Theorem 1."""
+    """The consensus error over steps, log–log, beside the rate of a theorem; for nodes their neighbours' distance."""
     with styled((6.6, 3.4), layout=None) as figure:
         axis = figure.subplots()
         for colour, (label, run) in zip(COLOURS, runs.items(), strict=False):
-            metrics, sampler = run.metrics, run.plan.sampler
-            steps = metrics["step"].to_numpy()
-            errors = metrics["consensus_error"].to_numpy().mean(0)
-            offset = getattr(sampler.step_size, "offset", 1.0)
-            rate = sampler.step_size.exponent - 2 * sampler.consensus.exponent
+            metrics, decay = run.metrics, run.plan.sampler.consensus_decay
+            steps, measure = metrics["step"].to_numpy(), next(name for name in _MEASURES if name in metrics)
+            errors = metrics[measure].to_numpy().mean(0)
+            rate, offset = decay if decay is not None else (0.0, 1.0)
             axis.plot(steps, errors, color=colour, alpha=0.18, linewidth=0.5, rasterized=True)
             time, level = _binned(steps, errors)
             measured = fitted_rate(steps, errors, offset)
@@ -122,7 +125,7 @@ def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
                 scale = np.exp(np.mean(np.log(level[late:]) + rate * np.log(offset + time[late:])))
                 guide = scale * (offset + time) ** -rate
                 axis.plot(time, guide, color=INK, linewidth=1.1, linestyle="--", label=f"theorem: slope −{rate:.2f}")
-        axis.set(xscale="log", yscale="log", xlabel="step k", ylabel="consensus error  Σ‖wᵢ − w̄‖²")
+        axis.set(xscale="log", yscale="log", xlabel="step k", ylabel=_MEASURES[measure])
         handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
         axis.legend(handles.values(), handles.keys(), fontsize=8.5)
         figure.set_layout_engine("tight")
@@ -154,7 +157,7 @@ def marginals(run: RunDirectory) -> Figure:
     """The marginal density of up to eight parameters, one line an agent."""
     agents = evenly(run.draws.sizes["agent"], 8)
     draws, names = flat_draws(run, agents, 8)
-    weights = run.draws["step_size"].to_numpy()
+    weights = run.draw_weights
     figure, axes = _grid(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]

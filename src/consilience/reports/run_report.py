@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from consilience.reports import figures, tables
 from consilience.reports.page import Section, render_page
@@ -11,6 +12,8 @@ from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.runs import RunDirectory
 from consilience.runs.files import read_json
+
+_AGREEMENT = ("consensus_error", "distance_to_neighbours")
 
 
 def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
@@ -30,7 +33,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         "draws an agent": shown(summary["num_draws"]),
         "steps per second": shown(timing["steps_per_second"]),
         "sampling": f"{timing['sampling_seconds']:.1f} s",
-        "consensus error": shown(summary["consensus_error"]),
+        **{name.replace("_", " "): shown(summary[name]) for name in _AGREEMENT if name in summary},
     }
     sections = [
         *first, *participation_section(run), *generic_sections(run, with_marginals=not first), *nodes_of(run),
@@ -59,8 +62,7 @@ def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         sections.append(
             Section(
                 "Agreement between agents",
-                "The consensus error falls as the step size does; Theorem 1 gives the rate of its expectation. Draws "
-                "of an agent carry this error on top of the network average.",
+                _agreement_words(summary),
                 {"consensus": figures.consensus({f"{run.plan.num_agents} agents": run})},
             )
         )
@@ -80,6 +82,17 @@ def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
             )
         )
     return sections
+
+
+def _agreement_words(summary: Mapping[str, Any]) -> str:
+    if "distance_to_neighbours" in summary:
+        return "A node sees its neighbours only: this is the squared distance to them, summed."
+    falls = (
+        "The consensus error falls as the step size does; Theorem 1 gives the rate of its expectation."
+        if summary["consensus_rate"]["theorem"] is not None
+        else "How far agents are from their average."
+    )
+    return f"{falls} Draws of an agent carry this error on top of the network average."
 
 
 def participation_section(run: RunDirectory) -> list[Section]:

@@ -7,7 +7,7 @@ What it holds:
       provenance.json   version, commit, packages, machine, command
       status.json       how far the run is, and why it stopped
       draws.zarr/       group `posterior`: every variable with dimensions (chain, agent, draw, …)
-      metrics.zarr/     consensus error with dimensions (chain, time)
+      metrics.zarr/     what was measured over time, with dimensions (chain, time)
       checkpoints/      states to resume from
       summary.json      the results in numbers (docs/reference/summary.md)
       figures/*.png, report.html
@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from consilience.engines.base import Storage
 from consilience.errors import RunError
+from consilience.kernel.parameters import Parameters
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
 from consilience.runs.growing import GrowingGroup, Variable
 from consilience.runs.provenance import provenance
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     import arviz
     import xarray
 
-FORMAT = 1
+FORMAT = 2
+_LAST_VERSION = {1: "0.1.0"}
+"""The last version that writes a format."""
 
 
 class RunDirectory:
@@ -58,51 +61,26 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls,
-        path: Path,
-        problem: Problem,
-        plan: Plan,
-        parameters: Parameters,
-        metric_times: int,
-        engine: str,
-        agents: Sequence[int] | None = None,
-        *,
-        presence: bool = False,
-        agents_per_chunk: int | None = None,
-        data_digest: str | None = None,
+        cls, path: Path, plan: Plan, parameters: Parameters, storage: Storage, about: Mapping[str, Any]
     ) -> None:
         """Lay out a new run; nothing may be there yet.
 
         Args:
             path: the directory.
-            problem: what is inferred.
-            plan: how.
+            plan: what the run follows.
             parameters: the layout of the model's parameters.
-            metric_times: how often metrics will be measured.
-            engine: where it is sampled.
-            agents: whose draws are stored and in which order; by default everybody's.
-            agents_per_chunk: how many agents' draws stand in one file; by default all.
-            presence: whether every draw says whose data counted.
-            data_digest: of the data, if this process does not have all of it.
+            storage: whose draws are stored, and what is measured.
+            about: entries of its status: `engine`, `problem_name`, `data_digest`, and what else the engine wants.
         """
         require_free(path)
         with disk_errors(path):
             draft = path.with_name(f".{path.name}.partial")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            listed = range(plan.num_agents) if agents is None else agents
-            _create_draws(draft / "draws.zarr", plan, parameters, listed, agents_per_chunk or len(listed), presence)
-            create_metrics(draft / "metrics.zarr", plan, metric_times)
-            write_json(draft / "provenance.json", provenance(engine))
-            status = {
-                "format": FORMAT,
-                "status": "running",
-                "step": 0,
-                "plan_digest": plan.digest(),
-                "data_digest": data_digest or problem.fingerprint(),
-                "engine": engine,
-                "problem_name": problem.name,
-            }
+            _create_draws(draft / "draws.zarr", plan, parameters, storage)
+            create_metrics(draft / "metrics.zarr", plan, storage.metrics, storage.metric_times)
+            write_json(draft / "provenance.json", provenance(about["engine"]))
+            status = {"format": FORMAT, "status": "running", "step": 0, "plan_digest": plan.digest(), **about}
             write_json(draft / "status.json", status)
             write_text(draft / "plan.toml", plan.to_toml())
             os.rename(draft, path)  # a run is there as a whole or not at all
@@ -132,6 +110,24 @@ class RunDirectory:
         found = _open(self.path / "draws.zarr", "posterior")
         numbers = found["agent"].to_numpy()
         return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
+
+    @property
+    def draw_weights(self) -> np.ndarray:
+        """`(draws,)` how much Langevin time each draw stands for."""
+        draws = self.draws
+        return draws["weight" if "weight" in draws.coords else "step_size"].to_numpy()  # its name in format 1
+
+    def require_current_format(self) -> None:
+        """Check that this version can continue the run; older ones it only reads."""
+        found = self.status.get("format", 1)
+        if found == FORMAT:
+            return
+        if found > FORMAT:
+            raise RunError(f"{self.path} has format {found}, which a later version of Consilience made: use that one")
+        raise RunError(
+            f"{self.path} has format {found}, which this version reads but does not resume: resume it with "
+            f"consilience {_LAST_VERSION[found]}, or start a new run"
+        )
 
     @property
     def metrics(self) -> xarray.Dataset:
@@ -206,42 +202,38 @@ def require_free(path: Path) -> None:
         raise RunError(f"{path} is not empty: choose a new directory for the run")
 
 
-def _create_draws(
-    path: Path, plan: Plan, parameters: Parameters, agents: Sequence[int], agents_per_chunk: int, presence: bool
-) -> None:
-    lead = (plan.num_chains, len(agents), plan.num_draws)
+def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Storage) -> None:
+    lead = (plan.num_chains, len(storage.agents), plan.num_stored)
     variables = {
         name: Variable(
             ("chain", "agent", "draw", *(f"{name}_dim_{axis}" for axis in range(len(shape)))),
             (*lead, *shape),
             plan.dtype,
-            {"agent": agents_per_chunk},
+            {"agent": storage.agents_per_file},
         )
         for name, shape in zip(parameters.names, parameters.shapes, strict=True)
     }
-    variables["draw"] = Variable(("draw",), (plan.num_draws,), "int64")
-    variables["step"] = Variable(("draw",), (plan.num_draws,), "int64")
-    variables["step_size"] = Variable(("draw",), (plan.num_draws,), "float64")
-    if presence:
-        variables["participation"] = Variable(("draw", "member"), (plan.num_draws, plan.num_agents), "bool")
+    variables["draw"] = Variable(("draw",), (plan.num_stored,), "int64")
+    variables["step"] = Variable(("draw",), (plan.num_stored,), "int64")
+    variables["weight"] = Variable(("draw",), (plan.num_stored,), "float64")
+    if storage.presence:
+        variables["participation"] = Variable(("draw", "member"), (plan.num_stored, plan.num_agents), "bool")
     numbers = {
         "chain": (("chain",), np.arange(plan.num_chains)),
-        "agent": (("agent",), np.array(agents)),
+        "agent": (("agent",), np.array(storage.agents)),
     }
     note = {
-        "coordinates": "step step_size participation" if presence else "step step_size",
+        "coordinates": "step weight participation" if storage.presence else "step weight",
         "inference_library": "consilience",
         "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
     }
     GrowingGroup.create(path, "draw", variables, numbers, note, group="posterior")
 
 
-def create_metrics(path: Path, plan: Plan, metric_times: int) -> GrowingGroup:
+def create_metrics(path: Path, plan: Plan, names: Sequence[str], times: int) -> GrowingGroup:
     """A new store for measurements at so many times."""
-    variables = {
-        "consensus_error": Variable(("chain", "time"), (plan.num_chains, metric_times), plan.dtype),
-        "step": Variable(("time",), (metric_times,), "int64"),
-    }
+    variables = {name: Variable(("chain", "time"), (plan.num_chains, times), plan.dtype) for name in names}
+    variables["step"] = Variable(("time",), (times,), "int64")
     chains = {"chain": (("chain",), np.arange(plan.num_chains))}
     return GrowingGroup.create(path, "time", variables, chains, {"coordinates": "step"})
 

@@ -9,7 +9,7 @@ import numpy as np
 from consilience.diagnostics import convergence, fitted_rate, weighted_mean
 from consilience.runs.directory import RunDirectory
 
-SUMMARY_FORMAT = 1
+SUMMARY_FORMAT = 2
 _MOST_AGENTS = 32
 _MOST_PARAMETERS = 32
 
@@ -20,7 +20,7 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
     numbers = run.draws["agent"].to_numpy()
     agents = evenly(len(numbers), _MOST_AGENTS)
     draws, names = flat_draws(run, agents, _MOST_PARAMETERS)
-    step_sizes = run.draws["step_size"].to_numpy()
+    weights = run.draw_weights
     return {
         "format": SUMMARY_FORMAT,
         "problem": plan.problem or status["problem_name"],
@@ -30,6 +30,8 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
         "num_steps": plan.num_steps,
         "num_draws": draws.shape[2],
         "seed": plan.seed,
+        "sampler": plan.sampler.kind,
+        "method": plan.sampler.method(plan.num_agents),
         "engine": status["engine"],
         "graph": {
             "kind": plan.graph.name,
@@ -40,7 +42,7 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
         "timing": status.get("timing", {}),
         **_consensus(run),
         "parameters": names,
-        **_by_agent(draws, step_sizes, numbers[agents]),
+        **_by_agent(draws, weights, numbers[agents]),
     }
 
 
@@ -69,27 +71,30 @@ def evenly(count: int, most: int) -> np.ndarray:
 
 
 def _consensus(run: RunDirectory) -> dict[str, Any]:
-    """The consensus error over the last tenth of the run, and its rate beside the theorem's."""
-    sampler = run.plan.sampler
-    steps = run.metrics["step"].to_numpy()
-    errors = run.metrics["consensus_error"].to_numpy().mean(0)
+    """How far agents are apart over the last tenth of the run, and how fast that falls, beside the theorem's rate.
+
+    A node knows the distance to its neighbours only.
+    """
+    metrics, decay = run.metrics, run.plan.sampler.consensus_decay
+    name = "consensus_error" if "consensus_error" in metrics else "distance_to_neighbours"
+    steps, errors = metrics["step"].to_numpy(), metrics[name].to_numpy().mean(0)
     late = steps > 0.9 * steps[-1]
-    fitted = fitted_rate(steps, errors, getattr(sampler.step_size, "offset", 1.0))
+    fitted = fitted_rate(steps, errors, decay.offset if decay else 1.0)
     return {
-        "consensus_error": float(errors[late].mean()),
+        name: float(errors[late].mean()),
         "consensus_rate": {
             "fitted": None if np.isnan(fitted) else fitted,
-            "theorem": sampler.step_size.exponent - 2 * sampler.consensus.exponent,
+            "theorem": decay.rate if decay else None,
         },
     }
 
 
-def _by_agent(draws: np.ndarray, step_sizes: np.ndarray, agents: np.ndarray) -> dict[str, Any]:
+def _by_agent(draws: np.ndarray, weights: np.ndarray, agents: np.ndarray) -> dict[str, Any]:
     mixing = convergence(draws)
     rows = [
         {
             "agent": int(agent),
-            **_moments(draws[:, i], step_sizes),
+            **_moments(draws[:, i], weights),
             "rhat": _plain(mixing.rhat_chains[i]),
             "ess": _plain(mixing.ess_agents[i]),
         }
@@ -98,7 +103,7 @@ def _by_agent(draws: np.ndarray, step_sizes: np.ndarray, agents: np.ndarray) -> 
     return {
         "agents": rows,
         "network_average": {
-            **_moments(draws.mean(1), step_sizes),
+            **_moments(draws.mean(1), weights),
             "rhat": _plain(mixing.rhat_average),
             "ess": _plain(mixing.ess_average),
         },
@@ -106,12 +111,12 @@ def _by_agent(draws: np.ndarray, step_sizes: np.ndarray, agents: np.ndarray) -> 
     }
 
 
-def _moments(draws: np.ndarray, step_sizes: np.ndarray) -> dict[str, list[float]]:
+def _moments(draws: np.ndarray, weights: np.ndarray) -> dict[str, list[float]]:
     """Moments of one agent's draws `(chains, draws, size)`, in double precision."""
     exact = draws.astype(float)
     return {
         "mean": exact.mean((0, 1)).tolist(),
-        "weighted_mean": weighted_mean(exact, step_sizes, axis=1).mean(0).tolist(),
+        "weighted_mean": weighted_mean(exact, weights, axis=1).mean(0).tolist(),
         "standard_deviation": exact.std((0, 1)).tolist(),
     }
 

@@ -1,44 +1,187 @@
-"""What a sampler is: a few pure functions of one agent, over any pytree of parameters.
+"""What a sampler is: the whole contract between an algorithm and the rest of the program.
 
-An engine calls, for every agent `i` and step `k`,
+**The step of one agent**, pure functions over pytrees. For every agent `i` and step `k` an engine computes
 
-    disagreement = Σ_j a_ij (share(state_i) − share(state_j))
-    state        = step(state, ∇U_i(position(state)), disagreement, coefficients(k, n), noise)
+    gradient     = ∇U_i(position(state))
+    message      = share(…)                                what the neighbours are told
+    disagreement = Σ_j a_ij (message_i − message_j)        the only thing that needs the network
+    mixed        = mix(message, disagreement, coefficients(k, n))
+    state        = step(state, gradient, message, mixed, coefficients(k, n), noise)
 
-and differs from other engines only in how the neighbours' messages arrive. Coefficients and noise (standard
-normal numbers) do not depend on the state, so that an engine may compute them for many steps at once: one step
-at a time they would cost more than all the rest of a small model's step.
+and engines differ only in how the neighbours' messages arrive. A sampler says by its base class when it speaks:
+`SpeaksFirst` before the gradient is computed, so that messages travel meanwhile, `SpeaksLast` after it. What is in
+the message is shared; everything else in the state stays at its agent. Coefficients and noise (standard normal
+numbers) do not depend on the state, so that an engine may compute them for many steps at once: one step at a time
+they would cost more than all the rest of a small model's step.
+
+**What the rest of the program asks**: is it stable (`findings`), how much does a draw count (`weights`), how fast
+should agents agree (`consensus_decay`), what does an edge move (`edge_rate`), what is it called (`method`,
+`describe`), which options does it take on the command line (`options`, `from_numbers`), what are its defaults
+(`suggest`). Nobody outside `samplers/` knows a concrete sampler, except `theory/`, which is about D-ULA.
+
+`tests/samplers/test_contract.py` checks every sampler in the registry.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-State = TypeVar("State")
-Message = TypeVar("Message")
-Coefficients = TypeVar("Coefficients")
+import numpy as np
+from pydantic import Field
+
+from consilience.graphs import Graph
+from consilience.samplers.landscape import Landscape
+from consilience.validation import Record
 
 
-class Sampler(Protocol[State, Message, Coefficients]):
-    """The functions every sampler provides; `tests/samplers/test_contract.py` checks them."""
+class Leaf(enum.Enum):
+    """What an array of a state or a message is."""
 
-    def init(self, position: Any) -> State:
+    VECTOR = "vector"
+    """One entry for each parameter; on a mesh it may be spread over devices."""
+    NUMBERS = "numbers"
+    """Anything else; the same on all devices that share an agent."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked about a plan.
+
+    An *error* means that the dynamics cannot stay bounded; the plan is refused. A *warning* means that it can run,
+    but something about it deserves a look.
+    """
+
+    level: Literal["ok", "warning", "error"]
+    topic: str
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return self.message + (f": {self.remedy}" if self.remedy else "")
+
+    def to_dict(self) -> dict[str, str]:
+        """The finding as plain values."""
+        return asdict(self)
+
+
+class Option(NamedTuple):
+    """An entry of a sampler that the command line takes as one number."""
+
+    help: str
+    minimum: float | None = None
+
+
+class Decay(NamedTuple):
+    """The expected consensus error falls like `(offset + k)^−rate`."""
+
+    rate: float
+    offset: float
+
+
+class Suggestion(NamedTuple):
+    """A sampler and the reasons for its numbers, in words."""
+
+    sampler: Sampler
+    reasons: tuple[str, ...]
+
+
+class Sampler(Record, ABC):
+    """What all samplers have; derive from `SpeaksFirst` or `SpeaksLast`."""
+
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """`T` multiplies the noise's variance: 1 samples the posterior, 0 optimises."""
+
+    kind: str
+    """The sampler's name in plan files and on the command line; a `Literal` in each sampler."""
+    options: ClassVar[Mapping[str, Option]]
+    """The entries that the command line takes, by name."""
+    state_leaves: ClassVar[Any]
+    """What the arrays of a state are: a pytree of `Leaf` that is a prefix of the state's."""
+    message_leaves: ClassVar[Any]
+    """The same of a message."""
+
+    # --- the step of one agent ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def init(self, position: Any) -> Any:
         """The state of an agent that starts at `position`."""
 
-    def share(self, state: State) -> Message:
-        """What the agent tells its neighbours."""
+    @abstractmethod
+    def position(self, state: Any) -> Any:
+        """The parameters in the state: what is stored as a draw, and where the gradient is taken."""
 
-    def coefficients(self, k: Any, n: int) -> Coefficients:
+    @abstractmethod
+    def coefficients(self, k: Any, n: int) -> Any:
         """The numbers of step `k` of `n` agents (step sizes, noise scale), the same for every agent."""
 
-    def step(
-        self, state: State, gradient: Any, disagreement: Message, coefficients: Coefficients, noise: Any
-    ) -> State:
-        """One step.
+    @abstractmethod
+    def mix(self, message: Any, disagreement: Any, coefficients: Any) -> Any:
+        """The message after mixing, from the own one and `Σ_j a_ij (m_i − m_j)`; it must keep the average."""
 
-        `gradient` is (an estimate of) `∇U_i`, `disagreement` is `Σ_j a_ij (m_i − m_j)`, and `noise` holds
-        standard normal numbers shaped like the position.
+    @abstractmethod
+    def step(self, state: Any, gradient: Any, message: Any, mixed: Any, coefficients: Any, noise: Any) -> Any:
+        """The next state. `gradient` is (an estimate of) `∇U_i`, `noise` is shaped like the position."""
+
+    # --- what the rest of the program asks ---------------------------------------------------------------------
+
+    @abstractmethod
+    def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:
+        """What can be said of it on a graph before it runs.
+
+        `curvature` is `max_i λ_max(∇²U_i)` where the agents start, or `None` if that is not known.
         """
 
-    def position(self, state: State) -> Any:
-        """The parameters in the state: what is stored as a draw."""
+    @abstractmethod
+    def weights(self, steps: np.ndarray) -> np.ndarray:
+        """How much Langevin time the draws after so many steps stand for; equal if they all count the same."""
+
+    @abstractmethod
+    def edge_rate(self, coefficients: Any) -> Any | None:
+        """The factor by which an edge moves an agent's message, if nodes may go on without the edge.
+
+        That is `β` if `mix` is `message − β · disagreement` and the state keeps the mixed message as it is: what an
+        edge has moved is then known at both its ends, and can be made good. `None` if it is not so.
+        """
+
+    @property
+    def consensus_decay(self) -> Decay | None:
+        """How fast a theorem says that agents agree; `None` if none does."""
+        return None
+
+    @abstractmethod
+    def method(self, num_agents: int) -> str:
+        """What the algorithm is called with so many agents, at this temperature."""
+
+    @abstractmethod
+    def describe(self, num_steps: int) -> str:
+        """Its numbers over a run of so many steps, in a few words."""
+
+    @classmethod
+    @abstractmethod
+    def from_numbers(cls, graph: Graph, numbers: Mapping[str, float]) -> Sampler | None:
+        """The sampler with these numbers, the rest from the graph; `None` if more must be known of the problem."""
+
+    @classmethod
+    @abstractmethod
+    def suggest(cls, landscape: Landscape, graph: Graph, num_steps: int, temperature: float = 1.0) -> Suggestion:
+        """Numbers for a problem, a graph and a budget of steps."""
+
+
+class SpeaksFirst(Sampler):
+    """A sampler whose message does not need the gradient: it travels while the gradient is computed."""
+
+    @abstractmethod
+    def share(self, state: Any) -> Any:
+        """What the agent tells its neighbours, before its gradient."""
+
+
+class SpeaksLast(Sampler):
+    """A sampler whose message is made from the gradient and the noise of the step."""
+
+    @abstractmethod
+    def share(self, state: Any, gradient: Any, coefficients: Any, noise: Any) -> Any:
+        """What the agent tells its neighbours, after its gradient."""

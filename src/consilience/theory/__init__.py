@@ -15,6 +15,7 @@ from consilience.theory.divergence_bound import (
     largest_step_scale,
     step_constant,
 )
+from consilience.theory.dula_only import require_dula
 from consilience.theory.exact import ExactPath, exact_path, gaussian_divergence
 from consilience.theory.gaussian import GaussianNetwork, Moments, is_quadratic
 from consilience.theory.grid import GridPosterior
@@ -22,7 +23,9 @@ from consilience.theory.iterations import exponential_total, polynomial_total, s
 from consilience.theory.magnitudes import Magnitude
 from consilience.theory.potentials import Potentials
 from consilience.theory.prediction import Prediction, predict, theorem_inputs
+from consilience.theory.proven import proven_reasons, proven_sampler
 from consilience.theory.recursions import consensus_recursion, divergence_recursion
+from consilience.theory.slopes import late_rate, measured_disagreement, promised_rates
 
 __all__ = [
     "Analysis",
@@ -48,9 +51,15 @@ __all__ = [
     "gaussian_divergence",
     "is_quadratic",
     "largest_step_scale",
+    "late_rate",
+    "measured_disagreement",
     "polynomial_total",
     "predict",
     "problem_constants",
+    "promised_rates",
+    "proven_reasons",
+    "proven_sampler",
+    "require_dula",
     "require_small",
     "settled_step",
     "start_moments",

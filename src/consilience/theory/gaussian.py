@@ -22,7 +22,8 @@ import numpy as np
 
 from consilience.errors import ProblemError, UnstableError
 from consilience.graphs import Graph
-from consilience.problems import Parameters, Problem, cast_floats
+from consilience.kernel.parameters import Parameters
+from consilience.problems import Problem, cast_floats
 from consilience.theory.potentials import Potentials
 
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import ProblemError
-from consilience.problems import Parameters, Problem, cast_floats
+from consilience.kernel.parameters import Parameters
+from consilience.problems import Problem, cast_floats
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import ProblemError
-from consilience.problems import Parameters, Problem, initial_positions, potential
+from consilience.kernel.parameters import Parameters, initial_positions, potential
+from consilience.problems import Problem
 
 _STARTS = 4096
 _SOME_STARTS = 8

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engines import Mesh, MeshSettings, Simulation, simulate
+from consilience.engines import simulate
 from consilience.engines.mesh import engine
+from consilience.engines.simulate import Simulation
 from consilience.models import classifier, mlp
 from tests.gaussian import regression
 
@@ -193,6 +194,6 @@ def test_the_first_position_that_is_not_finite():
     problem, plan = setting(cs.graphs.ring(13))
     plan = plan.replace(sampler=cs.dula(10.0, 0.2), num_steps=200)
     mesh, simulated = Mesh(problem, plan), Simulation(problem, plan)
-    found = [engine.find_non_finite(engine.initial_state(), 0, 200) for engine in (mesh, simulated)]
+    found = [engine.find_diverged(engine.initial_state(), 0, 200) for engine in (mesh, simulated)]
     assert found[0] is not None
     assert found[0] == found[1]

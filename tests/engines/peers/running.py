@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from consilience import Run, experiments
+from consilience.deployment.merging import network_draws
+from consilience.deployment.networks import make_network
+from consilience.deployment.nodes import run_node
 from consilience.engines.peers.settings import NodeSettings
-from consilience.networks import make_network
-from consilience.nodes import network_draws, run_node
 from tests.command import Command
 
 

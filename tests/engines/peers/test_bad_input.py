@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience import nodes
+from consilience.deployment import nodes
+from consilience.deployment.networks import make_network
+from consilience.deployment.nodes import own_problem, run_node
 from consilience.engines.peers import certificates
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
 from consilience.errors import NetworkError, ProblemError, RunError, StorageError
-from consilience.networks import make_network
-from consilience.nodes import own_problem, run_node
 from consilience.runs import Checkpoints
+from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import sample_by_peers
-from tests.test_gathering import sensors
 
 PLAN = cs.Plan(
-    problem="tests.test_gathering:sensors", graph=cs.graphs.from_edges(2, [(0, 1)]), num_steps=30,
+    problem="tests.deployment.test_merging:sensors", graph=cs.graphs.from_edges(2, [(0, 1)]), num_steps=30,
     sampler=cs.dula(step_size=1e-3, consensus=0.2),
 )  # fmt: skip
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience import nodes
+from consilience.deployment import nodes
+from consilience.deployment.merging import merge
+from consilience.deployment.networks import make_network
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
-from consilience.gathering import gather
-from consilience.networks import make_network
 from consilience.theory.gaussian import GaussianNetwork
 from tests.command import Command
 from tests.engines.peers.test_network import ring_of_five
@@ -185,7 +185,7 @@ def test_a_process_lost_for_good(tmp_path, watched):
         assert [share[agent] for agent in survivors] == [1.0] * 4
         assert run.draws["participation"].to_numpy()[-1].tolist() == [True, True, False, True, True]
         assert "the data of agent 2" in run.report().read_text()
-    together = gather([run.path for run in runs], tmp_path / "survivors")
+    together = merge([run.path for run in runs], tmp_path / "survivors")
     assert together.draws["agent"].to_numpy().tolist() == survivors
     assert "the data of agent 2" in together.report().read_text()
 

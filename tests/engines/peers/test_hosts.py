@@ -9,13 +9,13 @@ import sys
 import pytest
 
 import consilience as cs
-from consilience.networks import make_network, node_runs
-from consilience.nodes import network_draws
+from consilience.deployment.merging import network_draws
+from consilience.deployment.networks import make_network, node_runs
+from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import assert_same_draws, ended_at_last, wait_for_success
-from tests.test_gathering import sensors
 
 PLAN = cs.Plan(
-    problem="tests.test_gathering:sensors", graph=cs.graphs.ring(3), num_steps=60,
+    problem="tests.deployment.test_merging:sensors", graph=cs.graphs.ring(3), num_steps=60,
     sampler=cs.dula(step_size=1e-3, consensus=0.2),
 )  # fmt: skip
 

@@ -9,19 +9,19 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 import consilience as cs
+from consilience.deployment.merging import network_draws
+from consilience.deployment.networks import make_network
 from consilience.engines.peers import certificates
 from consilience.engines.peers.messages import Message
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import configuration
-from consilience.networks import make_network
-from consilience.nodes import network_draws
 from tests.command import Command
+from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import assert_same_draws, ended_at_last, wait_for_success
-from tests.test_gathering import sensors
 
 PLAN = cs.Plan(
-    problem="tests.test_gathering:sensors", graph=cs.graphs.ring(3), num_steps=60,
+    problem="tests.deployment.test_merging:sensors", graph=cs.graphs.ring(3), num_steps=60,
     sampler=cs.dula(step_size=1e-3, consensus=0.2),
 )  # fmt: skip
 

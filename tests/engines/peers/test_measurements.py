@@ -7,12 +7,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import consilience as cs
+from consilience.deployment.networks import make_network
+from consilience.deployment.nodes import own_problem
 from consilience.engines.peers.measurements import PHASES, Stopwatch, served
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
 from consilience.errors import NetworkError
-from consilience.networks import make_network
-from consilience.nodes import own_problem
 
 PLAN = cs.Plan(problem="gmm", graph=cs.graphs.ring(3), sampler=cs.dula(step_size=1e-3, consensus=0.2), num_steps=20)
 

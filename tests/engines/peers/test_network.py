@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.deployment.merging import network_draws
+from consilience.deployment.networks import make_network
+from consilience.deployment.processes import network_status
 from consilience.engines.peers.messages import Message
 from consilience.engines.peers.settings import NodeSettings
-from consilience.engines.peers.transport import Transport
-from consilience.networks import make_network, network_status
-from consilience.nodes import network_draws
 from tests.command import Command
 from tests.engines.peers.running import (
     assert_same_draws,

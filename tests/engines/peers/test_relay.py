@@ -7,17 +7,18 @@ import time
 import pytest
 
 import consilience as cs
+from consilience.deployment.networks import make_network
+from consilience.deployment.processes import network_status
 from consilience.engines.peers.relay import RelaySettings, configuration, relaying
 from consilience.engines.peers.settings import NodeSettings
-from consilience.engines.peers.transport import Transport, ask_status
 from consilience.engines.peers.transport import configuration as node_configuration
+from consilience.engines.peers.zenoh_transport import ask_status
 from consilience.errors import NetworkError
-from consilience.networks import make_network, network_status
+from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import assert_same_draws, sample_by_peers
-from tests.test_gathering import sensors
 
 PLAN = cs.Plan(
-    problem="tests.test_gathering:sensors", graph=cs.graphs.ring(3), num_steps=40,
+    problem="tests.deployment.test_merging:sensors", graph=cs.graphs.ring(3), num_steps=40,
     sampler=cs.dula(step_size=1e-3, consensus=0.2),
 )  # fmt: skip
 RING = PLAN.replace(graph=cs.graphs.ring(4))

@@ -7,12 +7,12 @@ import stat
 import pytest
 
 import consilience as cs
+from consilience.deployment.networks import make_network
+from consilience.deployment.nodes import run_node
 from consilience.engines.peers import certificates
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
-from consilience.engines.peers.transport import Transport, configuration
+from consilience.engines.peers.zenoh_transport import configuration
 from consilience.errors import NetworkError
-from consilience.networks import make_network
-from consilience.nodes import run_node
 
 PLAN = cs.Plan(problem="gmm", graph=cs.graphs.ring(4), sampler=cs.dula(step_size=1e-3, consensus=0.2), num_steps=20)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 import jax
@@ -9,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from consilience.engines.base import Team
 from consilience.engines.mesh.layout import Layout
-from consilience.engines.mesh.team import Team
-from consilience.engines.rows import Rows
+from consilience.kernel.rows import Rows
 from consilience.plans import Plan
 from consilience.problems import Problem
+
+_DIGEST_BYTES = 32
 
 
 class Held(NamedTuple):
@@ -99,3 +102,10 @@ def sizes_in_line(own: Problem, layout: Layout, team: Team) -> np.ndarray:
     sizes = np.zeros(len(layout.line), np.int64)
     sizes[layout.ranks_of_process(team.index)] = own.shard_sizes
     return team.gather(sizes).sum(0)
+
+
+def data_digest(own: Problem, agents: np.ndarray, num_agents: int, team: Team) -> str:
+    """A digest of all agents' data, from what each process says of its own agents'."""
+    digests = np.zeros((num_agents, _DIGEST_BYTES), np.uint8)
+    digests[agents] = [np.frombuffer(one, np.uint8) for one in own.shard_digests()]
+    return hashlib.sha256(team.gather(digests).sum(0, dtype=np.uint8).tobytes()).hexdigest()

@@ -15,14 +15,14 @@ from consilience.errors import MeshError
 from consilience.validation import Record
 
 
-class MeshSettings(Record):
+class DeviceSettings(Record):
     """How to lay a mesh over devices.
 
     Attributes:
         devices: how many devices to use, of all processes together; by default all there are.
         model_devices: over how many devices the parameters of an agent are spread.
 
-    >>> MeshSettings(devices=4).model_devices
+    >>> DeviceSettings(devices=4).model_devices
     1
     """
 
@@ -83,7 +83,7 @@ def axes_of(count: int, most_agents: int, num_chains: int, model: int) -> Axes:
     return Axes(chains, agents, model)
 
 
-def make_mesh(settings: MeshSettings, num_agents: int, num_chains: int) -> tuple[jax.sharding.Mesh, Axes]:
+def make_mesh(settings: DeviceSettings, num_agents: int, num_chains: int) -> tuple[jax.sharding.Mesh, Axes]:
     """The mesh over all processes, and the axes of each.
 
     Every process holds whole chains and whole models of its agents: only the axis `agents` spans processes.

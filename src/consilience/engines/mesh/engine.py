@@ -20,37 +20,44 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from consilience.engines.base import Segment, first_bad_step
-from consilience.engines.mesh.data import Held, MeshData, sizes_in_line
-from consilience.engines.mesh.devices import MeshSettings, make_mesh
+from consilience.engines.base import Segment, StateForm, Storage, Team, first_bad_step
+from consilience.engines.matching import require_batches, require_replicas
+from consilience.engines.mesh.checkpoints import MeshForm
+from consilience.engines.mesh.data import Held, MeshData, data_digest, sizes_in_line
+from consilience.engines.mesh.devices import DeviceSettings, make_mesh
 from consilience.engines.mesh.exchange import Exchange
 from consilience.engines.mesh.joining import place
 from consilience.engines.mesh.layout import Layout, agents_per_group, line_of_agents
+from consilience.engines.mesh.local_arrays import local_part
 from consilience.engines.mesh.model_axis import ModelAxis
-from consilience.engines.mesh.team import Team
+from consilience.engines.mesh.team import ProcessTeam
 from consilience.engines.program import (
     BLOCK_NUMBERS,
     LONGEST_BLOCK,
     Local,
     Sizes,
-    each,
     longest_segment,
     run_segment,
+    segment_of,
     sizes_of,
 )
-from consilience.engines.simulate import require_batches, require_replicas
 from consilience.errors import ProblemError
+from consilience.kernel.consensus import consensus_error
+from consilience.kernel.curvature import largest_curvature
+from consilience.kernel.model_checks import require_usable
+from consilience.kernel.parameters import Parameters, initial_positions
+from consilience.kernel.randomness import Purpose, agent_keys, normals
+from consilience.kernel.step import each
 from consilience.plans import Plan
-from consilience.problems import Parameters, Problem, initial_positions
-from consilience.randomness import Purpose, agent_keys, normals
-from consilience.usability import require_usable
+from consilience.problems import Problem
+from consilience.samplers import Leaf
 from consilience.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "networkx", "orbax-checkpoint", "zarr")
 _DRAWS = Spec(None, "chains", "agents", "model")
 
 
-class Mesh:
+class MeshSimulation:
     """Samples every agent of every chain on the devices of one process or of several.
 
     Args:
@@ -59,9 +66,13 @@ class Mesh:
         settings: which devices; by default all.
     """
 
-    def __init__(self, problem: Problem, plan: Plan, settings: MeshSettings | None = None) -> None:
-        self.plan, self.team = plan, Team()
-        self.team.require_same(
+    segment_seconds = 0.4
+    uses_up_state = True
+
+    def __init__(self, problem: Problem, plan: Plan, settings: DeviceSettings | None = None) -> None:
+        self.plan, team = plan, ProcessTeam()
+        self.team: Team = team
+        team.require_same(
             "another plan, version or setting",
             _identity(plan, settings),
             "start all processes with the same command, but for --process-id, and the same packages",
@@ -82,6 +93,11 @@ class Mesh:
         self.held = self._data.on_devices(
             self.mesh, self._data.host_arrays(self._padded_chains, self.exchange.tables)
         )
+        self.storage = Storage(
+            self.layout.line, self._own_agents, agents_per_group(plan.num_agents), ("consensus_error",),
+            math.ceil(plan.num_steps / self.block_steps),
+        )  # fmt: skip
+        self.form: StateForm = MeshForm(self)
         self._program: Any = None
 
     def _own_part(self, problem: Problem) -> Problem:
@@ -99,7 +115,7 @@ class Mesh:
 
     def _require_usable(self) -> None:
         """Check the model where the agents of this process start, without the network."""
-        own = self.agents[self.store_rows]
+        own = self.agents[self._own_agents]
         keys = agent_keys(self.plan.seed, Purpose.INIT, [0], own)
         with jax.default_device(self.mesh.local_devices[0]):
             start = initial_positions(self.problem, self.parameters, keys, self.dtype)
@@ -124,15 +140,20 @@ class Mesh:
         return self.layout.line
 
     @property
-    def agents_per_group(self) -> int:
-        """How many agents' draws are stored together; a process holds whole groups."""
-        return agents_per_group(self.plan.num_agents)
-
-    @property
-    def store_rows(self) -> slice:
+    def _own_agents(self) -> slice:
         """Which of the stored agents this process holds."""
         first, end = self.layout.process_starts[self.team.index : self.team.index + 2]
         return slice(int(first), int(end))
+
+    def data_digest(self) -> str:
+        """Of all agents' data, from what each process says of its own."""
+        return data_digest(self.problem, self.agents[self._own_agents], self.plan.num_agents, self.team)
+
+    def largest_curvature(self) -> float:
+        """Of all agents, from what each process finds of its own."""
+        plan, agents = self.plan, self.agents[self._own_agents]
+        own = self.team.attempt(lambda: largest_curvature(self.problem, plan.seed, plan.dtype, agents))
+        return float(self.team.gather(np.array(own)).max())
 
     @property
     def own_is_agent(self) -> np.ndarray:
@@ -188,21 +209,18 @@ class Mesh:
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
         """Make `num_steps` steps from `first_step`; uses up the given state, whose buffers the new one takes."""
         self.compile()
-        first_draw = self.plan.draws_after(first_step)
-        numbers = (np.int32(first_step), np.int32(num_steps), np.int32(first_draw))
-        new_state, draws, consensus = self._program(state, *numbers, self.held)
-        last_step = first_step + num_steps
-        blocks = math.ceil(num_steps / self.block_steps)
-        measured = np.minimum(first_step + self.block_steps * np.arange(1, blocks + 1), last_step)
-        complete = self.plan.draws_after(last_step) - first_draw
-        errors = local_part(consensus)[:blocks, : self.plan.num_chains]
-        return new_state, Segment(last_step, self._own_draws(draws, complete), measured, errors, first_draw)
+        numbers = (np.int32(first_step), np.int32(num_steps), np.int32(self.plan.draws_after(first_step)))
+        new_state, draws, errors = self._program(state, *numbers, self.held)
+        errors = local_part(errors)[:, : self.plan.num_chains]
+        return new_state, segment_of(
+            self.plan, self.block_steps, first_step, num_steps, self._own_draws(draws), errors
+        )
 
     def is_finite(self, state: Any) -> bool:
         """Whether all numbers of the state are finite, in all processes."""
         return not self._bad_positions(state).any()
 
-    def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
+    def find_diverged(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """Bisect a segment for the first step after which a position is not finite."""
 
         def bad_after(steps: int) -> np.ndarray:
@@ -233,15 +251,14 @@ class Mesh:
 
     @property
     def _state_specs(self) -> Any:
-        """A leaf that is as long as the parameters is spread along `model`, any other is the same there."""
+        """A vector of the parameters is spread along `model`, anything else is the same there."""
+
+        def spec(kind: Leaf, part: Any) -> Any:
+            own = Spec("chains", "agents", "model") if kind is Leaf.VECTOR else Spec("chains", "agents")
+            return jax.tree.map(lambda _: own, part)
+
         position = jax.ShapeDtypeStruct((self.model.padded_size,), self.dtype)
-
-        def spec(leaf: Any) -> Spec:
-            spread = leaf.shape[-1:] == (self.model.padded_size,)
-            middle = [None] * (len(leaf.shape) - 1)
-            return Spec("chains", "agents", *middle, "model") if spread else Spec("chains", "agents")
-
-        return jax.tree.map(spec, jax.eval_shape(self.plan.sampler.init, position))
+        return jax.tree.map(spec, self.plan.sampler.state_leaves, jax.eval_shape(self.plan.sampler.init, position))
 
     @property
     def _held_specs(self) -> Held:
@@ -263,9 +280,9 @@ class Mesh:
         """`(chains, places)` which positions are not finite, the same in every process."""
         return np.asarray(self._bad_positions_program(state))
 
-    def _own_draws(self, draws: jax.Array, complete: int) -> np.ndarray:
-        """`(draws, chains, agents, size)` of the agents of this process, in line."""
-        part = local_part(draws)[:complete, : self.plan.num_chains, :, : self.parameters.size]
+    def _own_draws(self, draws: jax.Array) -> np.ndarray:
+        """`(slots, chains, agents, size)` of the agents of this process, in line."""
+        part = local_part(draws)[:, : self.plan.num_chains, :, : self.parameters.size]
         real = self.own_is_agent
         return part if real.all() else part[:, :, real]
 
@@ -276,15 +293,15 @@ class Mesh:
             purpose: agent_keys(self.plan.seed, purpose, chains, agents) for purpose in (Purpose.NOISE, Purpose.BATCH)
         }
         tables = jax.tree.map(lambda leaf: leaf[0], held.tables)
-        rows, size = self._data.rows, self.model.slice_size
+        data, size = self._data.rows, self.model.slice_size
 
         def noise(steps: jax.Array) -> jax.Array:
             numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype, self.model.first())
             return self.model.without_filling(numbers)
 
-        def gradients(positions: jax.Array, chosen: jax.Array | None) -> jax.Array:
-            own = chosen is not None or rows.per_chain
-            return self._gradients(positions, rows.used(held.shards, chosen), held.row_weights, held.scale, own)
+        def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
+            own = rows is not None or data.per_chain
+            return self._gradients(positions, data.used(held.shards, rows), held.row_weights, held.scale, own)
 
         local = Local(
             shape=(chains.shape[0], agents.shape[0], size),
@@ -297,50 +314,31 @@ class Mesh:
         return run_segment(self.plan, sizes, self.dtype, local, state, first_step, num_steps, first_draw)
 
     def _consensus_error(self, positions: jax.Array, is_agent: jax.Array) -> jax.Array:
-        def total(values: jax.Array, axes: Any) -> jax.Array:
-            return jax.lax.psum(jnp.where(is_agent[:, None], values, 0).sum(1), axes)
+        def total(values: jax.Array) -> jax.Array:
+            return jax.lax.psum(jnp.where(is_agent[:, None], values, 0).sum(1), "agents")
 
-        mean = total(positions, "agents") / self.plan.num_agents
-        return total((positions - mean[:, None]) ** 2, ("agents", "model")).sum(-1)
+        return jax.lax.psum(consensus_error(positions, self.plan.num_agents, total), "model")
 
 
-def own_agents(plan: Plan, settings: MeshSettings | None = None) -> np.ndarray:
+def own_agents(plan: Plan, settings: DeviceSettings | None = None) -> np.ndarray:
     """The agents of this process, in the order in which `Mesh` wants their shards."""
     _, _, layout = _laid_out(plan, settings)
     return layout.line[layout.ranks_of_process(place()[0])]
 
 
-def local_part(array: jax.Array) -> np.ndarray:
-    """The part of an array that lies on this process's devices; they hold a box of it."""
-    shards = {str(shard.index): shard for shard in array.addressable_shards}  # one of each that are the same
-    if len(shards) == 1:
-        return np.asarray(next(iter(shards.values())).data)
-    boxes = [
-        [slice(*part.indices(length)) for part, length in zip(shard.index, array.shape, strict=True)]
-        for shard in shards.values()
-    ]
-    first = [min(part.start for part in parts) for parts in zip(*boxes, strict=True)]
-    end = [max(part.stop for part in parts) for parts in zip(*boxes, strict=True)]
-    whole = np.empty([stop - start for start, stop in zip(first, end, strict=True)], array.dtype)
-    for box, shard in zip(boxes, shards.values(), strict=True):
-        place = tuple(slice(part.start - start, part.stop - start) for part, start in zip(box, first, strict=True))
-        whole[place] = np.asarray(shard.data)
-    return whole
-
-
-def _identity(plan: Plan, settings: MeshSettings | None) -> bytes:
+def _identity(plan: Plan, settings: DeviceSettings | None) -> bytes:
     """A digest of all that must be the same in every process.
 
     A graph is made by NetworkX and put in line by SciPy: what they made is compared too, not only what was asked for.
     """
     versions = [importlib.metadata.version(name) for name in _PACKAGES]
-    chosen = (settings or MeshSettings()).model_dump_json()
+    chosen = (settings or DeviceSettings()).model_dump_json()
     digest = hashlib.sha256("|".join([plan.digest(), __version__, *versions, chosen]).encode())
     for made in (plan.graph.edges, plan.graph.weights, line_of_agents(plan.graph)):
         digest.update(np.ascontiguousarray(made).tobytes())
     return digest.digest()
 
 
-def _laid_out(plan: Plan, settings: MeshSettings | None) -> Any:
-    mesh, axes = make_mesh(settings or MeshSettings(), plan.num_agents, plan.num_chains)
+def _laid_out(plan: Plan, settings: DeviceSettings | None) -> Any:
+    mesh, axes = make_mesh(settings or DeviceSettings(), plan.num_agents, plan.num_chains)
     return mesh, axes, Layout.of(plan.graph, place()[1], axes.agents)

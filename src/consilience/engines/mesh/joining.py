@@ -8,33 +8,33 @@ from __future__ import annotations
 
 import jax
 
+from consilience.engines.mesh.rendezvous import HEARTBEAT_SECONDS, LEAVE_SECONDS, Rendezvous
 from consilience.errors import InputError, MeshError
-from consilience.meetings import HEARTBEAT_SECONDS, LEAVE_SECONDS, Meeting
 
 _place: tuple[int, int] | None = None
 
 
-def join(meeting: Meeting, devices: int | None = None) -> None:
+def join(rendezvous: Rendezvous, devices: int | None = None) -> None:
     """Become one of several processes; `devices` CPU devices in each, if so many are wanted of all together."""
     global _place
-    meeting.require_complete()
+    rendezvous.require_complete()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    if meeting.processes and devices is not None:
-        jax.config.update("jax_num_cpu_devices", devices_of_each(devices, meeting.processes))
+    if rendezvous.processes and devices is not None:
+        jax.config.update("jax_num_cpu_devices", devices_of_each(devices, rendezvous.processes))
     try:
         jax.distributed.initialize(
-            meeting.coordinator,
-            meeting.num_processes,
-            meeting.process_id,
-            cluster_detection_method="deactivate" if meeting.is_given else None,
-            initialization_timeout=meeting.join_seconds,
+            rendezvous.coordinator,
+            rendezvous.num_processes,
+            rendezvous.process_id,
+            cluster_detection_method="deactivate" if rendezvous.is_given else None,
+            initialization_timeout=rendezvous.join_seconds,
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=LEAVE_SECONDS,
         )
     except (RuntimeError, ValueError, OSError) as error:
         if isinstance(error, InputError):
             raise
-        where = meeting.coordinator or "the cluster's coordinator"
+        where = rendezvous.coordinator or "the cluster's coordinator"
         raise MeshError(f"cannot join the processes at {where}: {str(error).splitlines()[0][:300]}") from error
     _place = (jax.process_index(), jax.process_count())
 

@@ -14,14 +14,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from consilience.gradients import (
+from consilience.kernel.gradients import (
     MANY_PARAMETERS,
     NetworkGradients,
     local_gradient,
     network_gradients,
     one_after_the_other,
 )
-from consilience.problems import Parameters, Problem
+from consilience.kernel.parameters import Parameters
+from consilience.problems import Problem
 
 
 class ModelAxis:

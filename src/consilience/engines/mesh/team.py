@@ -6,20 +6,24 @@ that one process finds (a bad shard, a full disk) is told to all, so that all st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import jax
 import numpy as np
 
 from consilience import errors
 from consilience.engines.mesh.joining import place
-from consilience.errors import MeshError
+from consilience.engines.mesh.rendezvous import HEARTBEAT_SECONDS
+from consilience.errors import MeshError, ProcessLostError
 
 _LETTERS = 600
 T = TypeVar("T")
 
 
-class Team:
+class ProcessTeam:
     """All processes of this JAX runtime; one alone agrees with itself without any exchange."""
 
     def __init__(self) -> None:
@@ -72,6 +76,19 @@ class Team:
             names = ", ".join(map(str, others))
             raise MeshError(f"process {names} has {what} than process 0: {remedy}")
 
+    @contextlib.contextmanager
+    def watched(self, resume_command: str) -> Iterator[None]:
+        """While it lasts, an error that came from talking to other processes is told as the loss of one."""
+        try:
+            yield
+        except Exception as error:
+            if self.size == 1 or not is_of_connection(error):
+                raise
+            time.sleep(2 * HEARTBEAT_SECONDS)  # the runtime finds out who was lost, and ends this process by itself
+            raise ProcessLostError(
+                f"the connection to another process was lost; start all again with: {resume_command}"
+            ) from error
+
     def attempt(self, action: Callable[[], T]) -> T:
         """What a function returns that may fail in one process alone; all stop if it does."""
         try:
@@ -84,5 +101,17 @@ class Team:
 
 
 def together(action: Callable[[], T]) -> T:
-    """`Team.attempt` for whoever has no team yet."""
-    return Team().attempt(action)
+    """`ProcessTeam.attempt` for whoever has no team yet."""
+    return ProcessTeam().attempt(action)
+
+
+def is_of_connection(error: BaseException | None) -> bool:
+    """Whether an error, or any that led to it, came from talking to other processes.
+
+    JAX raises some of these as its own kind and some as plain ones; those name the library that talks.
+    """
+    while error is not None:
+        if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

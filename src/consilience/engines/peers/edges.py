@@ -1,29 +1,30 @@
-"""The edges of a node that goes on without lost neighbours: which are in use, and what has flowed over each.
+"""The edges of a node that continues without lost neighbours: which are in use, and what has flowed over each.
 
 An edge moves one end by `−F` and the other by `+F`, so the average of all agents stays where it is. When an edge is
 lost, its ends may disagree about the last round in which it was used. Each end therefore keeps a ledger: the sum
-`F_ij = Σ_k β_k a_ij (w_i − w_j)` of what it has subtracted from its own position because of the edge, part of its
-checkpoints. Before an edge is used again the ends compare ledgers. `F_ij + F_ji` is the amount by which the sum of
-the two has drifted; each end adds half of it to its position and takes as much off its ledger. Whatever was lost on
-the way (a message, an answer, the memory of a killed process), the next comparison finds it.
+`F_ij = Σ_k β_k a_ij (m_i − m_j)` of what it has subtracted from its own message because of the edge, part of its
+checkpoints. `β_k` is the sampler's `edge_rate`; every array of a message has a ledger. Before an edge is used again
+the ends compare ledgers. `F_ij + F_ji` is the amount by which the sum of the two has drifted; each end adds half of
+it to its message and takes as much off its ledger. Whatever was lost on the way (a message, an answer, the memory of
+a killed process), the next comparison finds it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from consilience.engines.peers.mailbox import AHEAD
+from consilience.engines.peers.mailbox import AHEAD, Arrays
 
 
 class EdgeRecord(NamedTuple):
     """What a checkpoint holds of the edges."""
 
-    ledger: np.ndarray
-    """`(neighbours, chains, size)`, in double precision."""
+    ledger: tuple[np.ndarray, ...]
+    """`(neighbours, chains, …)` for each array of a message, in double precision."""
     up: np.ndarray
     """`(neighbours,)`: whether the edge is in use."""
     heard: np.ndarray
@@ -39,17 +40,19 @@ class Edges:
     Args:
         agent: the node's number.
         weights: of the edges, by the neighbours' numbers.
-        shape: of a message, `(chains, size)`.
+        shapes: of the arrays of a message.
         num_agents: of the whole network.
     """
 
-    def __init__(self, agent: int, weights: Mapping[int, float], shape: tuple[int, ...], num_agents: int) -> None:
+    def __init__(
+        self, agent: int, weights: Mapping[int, float], shapes: Sequence[tuple[int, ...]], num_agents: int
+    ) -> None:
         self._lock = threading.Lock()
         self._agent, self._weights, self._num_agents = agent, dict(weights), num_agents
-        self._ledger = {number: np.zeros(shape) for number in weights}
+        self._ledger: dict[int, Arrays] = {number: tuple(np.zeros(shape) for shape in shapes) for number in weights}
         self._up = dict.fromkeys(weights, True)
         self._again: dict[int, int] = {}
-        self._owed: dict[int, np.ndarray] = {}
+        self._owed: dict[int, Arrays] = {}
         self._asking: set[int] = set()
         self._jump = 0
         self.heard = np.zeros(num_agents, np.int64)
@@ -57,13 +60,14 @@ class Edges:
     def record(self) -> EdgeRecord:
         """A copy, for a checkpoint."""
         with self._lock:
-            ledger = np.array([*self._ledger.values()]) if self._ledger else np.zeros(0)
+            ledger = tuple(np.array(same) for same in zip(*self._ledger.values(), strict=True))
             return EdgeRecord(ledger, np.array([*self._up.values()], bool), self.heard.copy())
 
     def restore(self, record: EdgeRecord) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         with self._lock:
-            self._ledger = dict(zip(self._weights, np.array(record.ledger, float), strict=True))
+            for place, number in enumerate(self._weights):
+                self._ledger[number] = tuple(np.array(same[place], float) for same in record.ledger)
             self._up = dict(zip(self._weights, np.asarray(record.up).tolist(), strict=True))
             self.heard = np.array(record.heard, np.int64)
 
@@ -90,9 +94,9 @@ class Edges:
             return [number for number, up in self._up.items() if not up and number not in self._again]
 
     def settle(
-        self, round_: int, message: np.ndarray, found: Mapping[int, tuple[np.ndarray, np.ndarray]], pull: float
-    ) -> np.ndarray:
-        """What to mix with in a round, `(neighbours, chains, size)`, noted in the ledgers.
+        self, round_: int, message: Arrays, found: Mapping[int, tuple[Arrays, np.ndarray]], rate: float
+    ) -> Arrays:
+        """What to mix with in a round, `(neighbours, chains, …)` in every array, noted in the ledgers.
 
         In the place of a neighbour that is not mixed with stands the agent's own message, which moves nothing; what
         the ledgers owe is added to it.
@@ -101,21 +105,24 @@ class Edges:
             round_: the round.
             message: the agent's own.
             found: message and `heard` of the neighbours that came.
-            pull: `β_k`.
+            rate: `β_k`.
         """
-        others = np.empty((len(self._weights), *message.shape), message.dtype)
+        others = tuple(np.empty((len(self._weights), *own.shape), own.dtype) for own in message)
         with self._lock:
             for place, (number, weight) in enumerate(self._weights.items()):
-                target = message
+                targets, ledger = message, self._ledger[number]
                 if self._up[number] and number in found:
-                    target, heard = found[number]
+                    targets, heard = found[number]
                     self.heard = np.maximum(self.heard, heard)
-                    self._ledger[number] += pull * weight * (np.asarray(message, float) - target)
+                    for own, target, moved in zip(message, targets, ledger, strict=True):
+                        moved += rate * weight * (np.asarray(own, float) - target)
                 owed = self._owed.pop(number, None)
                 if owed is not None:
-                    target = target + owed / (pull * weight)
-                    self._ledger[number] -= owed
-                others[place] = target
+                    targets = tuple(one + due / (rate * weight) for one, due in zip(targets, owed, strict=True))
+                    for moved, due in zip(ledger, owed, strict=True):
+                        moved -= due
+                for other, target in zip(others, targets, strict=True):
+                    other[place] = target
             self.heard[self._agent] = round_
         return others
 
@@ -123,15 +130,15 @@ class Edges:
         """`(agents,)`: whose data counts in a round. News of an agent takes fewer rounds than there are agents."""
         return round_ - self.heard < self._num_agents
 
-    def ask(self, number: int) -> np.ndarray | None:
+    def ask(self, number: int) -> Arrays | None:
         """The ledger to send with the wish to use a lost edge again; `None` if that is settled already."""
         with self._lock:
             if self._up[number] or number in self._again:
                 return None
             self._asking.add(number)
-            return self._ledger[number].copy()
+            return _copied(self._ledger[number])
 
-    def agreed(self, number: int, first: int, theirs: np.ndarray | None, own_round: int, their_round: int) -> bool:
+    def agreed(self, number: int, first: int, theirs: Arrays | None, own_round: int, their_round: int) -> bool:
         """Take the answer to the wish to use an edge from round `first` on: `theirs` is the neighbour's ledger."""
         with self._lock:
             self._asking.discard(number)
@@ -140,9 +147,7 @@ class Edges:
             self._come_back(number, first, theirs, own_round, their_round)
             return True
 
-    def accept(
-        self, number: int, first: int, theirs: np.ndarray, own_round: int, their_round: int
-    ) -> np.ndarray | None:
+    def accept(self, number: int, first: int, theirs: Arrays, own_round: int, their_round: int) -> Arrays | None:
         """Answer a neighbour's wish to use an edge from round `first` on: with the own ledger, or not at all.
 
         If both ask at the same time, the wish of the one with the lower number holds.
@@ -150,29 +155,34 @@ class Edges:
         with self._lock:
             if own_round + 1 >= first or (number in self._asking and self._agent < number):
                 return None
-            mine = self._ledger[number].copy()
+            mine = _copied(self._ledger[number])
             self._up[number] = False
             self._come_back(number, first, theirs, own_round, their_round)
             return mine
 
-    def _come_back(self, number: int, first: int, theirs: np.ndarray, own_round: int, their_round: int) -> None:
+    def _come_back(self, number: int, first: int, theirs: Arrays, own_round: int, their_round: int) -> None:
         self._again[number] = first
         self._compare(number, theirs)
         if their_round - own_round > AHEAD:
             self._jump = max(self._jump, their_round)
 
-    def _compare(self, number: int, theirs: np.ndarray) -> None:
+    def _compare(self, number: int, theirs: Arrays) -> None:
         """Owe half of what the two ledgers do not agree on; the other half is the neighbour's to add."""
-        self._owed[number] = (self._ledger[number] + theirs) / 2
+        both = zip(self._ledger[number], theirs, strict=True)
+        self._owed[number] = tuple((mine + their) / 2 for mine, their in both)
 
     def must_jump(self, round_: int) -> bool:
         """Whether a neighbour is so far ahead that this node takes up its round."""
         return self._jump > round_
 
     def jump(self, round_: int) -> int:
-        """The round to go on with; edges in use before a jump are lost by it."""
+        """The round to continue with; edges in use before a jump are lost by it."""
         with self._lock:
             if self._jump <= round_:
                 return round_
             self._up = dict.fromkeys(self._up, False)
             return self._jump
+
+
+def _copied(arrays: Arrays) -> Arrays:
+    return tuple(one.copy() for one in arrays)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 
+from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.messages import Message
+
+Arrays = tuple[np.ndarray, ...]
 
 AHEAD = 64
 """How many rounds ahead messages are kept, and sent at once to a neighbour that asks."""
@@ -26,7 +28,8 @@ _MOST_BYTES = 128_000
 class Inbox:
     """Messages of the neighbours by round; one thread puts them in, another waits for them."""
 
-    def __init__(self, neighbours: list[int], next_round: int) -> None:
+    def __init__(self, neighbours: list[int], next_round: int, clock: Clock | None = None) -> None:
+        self._clock = clock or SteadyClock()
         self._changed = threading.Condition()
         self._next = next_round
         self._awaited: tuple[int, Collection[int]] | None = None
@@ -47,7 +50,7 @@ class Inbox:
             sender = message.sender
             self.durable[sender] = max(self.durable[sender], message.durable)
             self.latest[sender] = max(self.latest[sender], message.round)
-            self.heard_at[sender] = time.monotonic()
+            self.heard_at[sender] = self._clock.now()
             if self._next <= message.round < self._next + AHEAD:
                 self._kept[sender][message.round] = message
             if self._awaited is not None and self._is_over(*self._awaited):
@@ -58,7 +61,7 @@ class Inbox:
         with self._changed:
             if seconds > 0 and not self._is_over(round_, wanted):
                 self._awaited = (round_, wanted)
-                self._changed.wait_for(lambda: self._is_over(round_, wanted), seconds)
+                self._clock.wait_for(self._changed, lambda: self._is_over(round_, wanted), seconds)
                 self._awaited = None
             return self._missing(round_, wanted)
 
@@ -94,23 +97,23 @@ class Outbox:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[int, np.ndarray] = {}
+        self._kept: dict[int, Arrays] = {}
         self.oldest = 0
         """No message before this round is kept."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, round_: int, values: np.ndarray) -> None:
+    def keep(self, round_: int, values: Arrays) -> None:
         """Keep the message of a round."""
         with self._lock:
             self._kept[round_] = values
 
-    def since(self, round_: int) -> list[tuple[int, np.ndarray]]:
+    def since(self, round_: int) -> list[tuple[int, Arrays]]:
         """The kept messages from a round on, as many as may be sent at once."""
         with self._lock:
             kept = [(number, self._kept[number]) for number in range(round_, round_ + AHEAD) if number in self._kept]
-        return kept[: max(1, _MOST_BYTES // kept[0][1].nbytes)] if kept else []
+        return kept[: max(1, _MOST_BYTES // sum(one.nbytes for one in kept[0][1]))] if kept else []
 
     def forget_before(self, round_: int) -> None:
         """Drop the messages before a round, which nobody can ask for any more."""
@@ -126,12 +129,14 @@ class Outbox:
         with self._lock:
             rounds = [number for number in wanted if number in self._kept]
             values = [self._kept[number] for number in rounds]
-        stream = io.BytesIO()
-        np.savez(stream, rounds=np.array(rounds, np.int64), values=np.array(values))
+        stream, count = io.BytesIO(), len(values[0]) if values else 0
+        arrays = {f"array_{i}": np.array([one[i] for one in values]) for i in range(count)}
+        np.savez(stream, allow_pickle=False, rounds=np.array(rounds, np.int64), **arrays)
         write(path, stream.getvalue())
 
     def load(self, path: Path) -> None:
         """Read back what `save` wrote."""
         with np.load(path, allow_pickle=False) as content:
-            for number, values in zip(content["rounds"].tolist(), content["values"], strict=True):
-                self._kept[number] = values
+            arrays = [content[f"array_{i}"] for i in range(len(content.files) - 1)]
+            for place, number in enumerate(content["rounds"].tolist()):
+                self._kept[number] = tuple(one[place] for one in arrays)

@@ -57,22 +57,24 @@ class NodePage:
             return family
 
         yield GaugeMetricFamily("consilience_agent", "Which agent of the plan this node is.", node.settings.agent)
-        yield GaugeMetricFamily("consilience_round", "Rounds that are complete.", node.round)
+        yield GaugeMetricFamily("consilience_round", "Rounds that are complete.", node.rounds.round)
         yield GaugeMetricFamily("consilience_rounds_planned", "Rounds of the plan.", node.plan.num_steps)
-        yield GaugeMetricFamily("consilience_durable_round", "Up to where checkpoints reach.", node.durable)
-        seconds = node.clock.seconds
+        yield GaugeMetricFamily("consilience_durable_round", "Up to where checkpoints reach.", node.rounds.durable)
+        seconds = node.phases.seconds
         yield counter("phase_seconds", "Seconds spent in each part of rounds since the start.", "phase", seconds)
-        kinds = {kind: float(node.counts[kind]) for kind in ("sent", "received", "rejected", "asked_for")}
+        kinds = {kind: float(node.wire.counts[kind]) for kind in ("sent", "received", "rejected", "asked_for")}
         words = "Messages since the start; those asked for had not come by themselves."
         yield counter("messages", words, "kind", kinds)
-        sizes = {kind: float(node.counts[f"bytes_{kind}"]) for kind in ("sent", "received")}
+        sizes = {kind: float(node.wire.counts[f"bytes_{kind}"]) for kind in ("sent", "received")}
         yield counter("message_bytes", "Bytes of messages since the start.", "kind", sizes)
         up = GaugeMetricFamily("consilience_neighbour_up", "Whether a neighbour is here.", labels=["neighbour"])
-        for number in node.weights:
-            up.add_metric([str(number)], float(number in node.alive))
+        for number in node.rounds.neighbours:
+            up.add_metric([str(number)], float(number in node.members.here))
         yield up
         yield GaugeMetricFamily(
-            "consilience_distance_to_neighbours", "Squared distance to the neighbours, mean over chains.", node.error
+            "consilience_distance_to_neighbours",
+            "Squared distance to the neighbours, mean over chains.",
+            node.distance,
         )
 
 

@@ -1,9 +1,9 @@
 """What agents tell each other in a round, as bytes: a small header in MessagePack, then the numbers as they are.
 
     4 bytes     length of the header, little-endian
-    header      version, run, sender, round, durable round, dtype, shape
-    heard       4 bytes for each agent: the latest round of it that reached the sender (if nodes go on without others)
-    the rest    the numbers, little-endian
+    header      version, run, sender, round, durable round, dtype and shape of each array
+    heard       4 bytes for each agent: its latest round that reached the sender (if nodes continue without others)
+    the rest    the numbers of all arrays, little-endian
 
 Whatever arrives is checked in every field before a number of it is used, and nothing in it is ever executed: a
 message is either what was expected or a `Rejected` with the reason. The decoder does not raise.
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 _LONGEST_HEADER = 512
 
 
@@ -30,8 +30,7 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     sender: int
     round: int
     durable: int
-    dtype: str
-    shape: list[int]
+    arrays: list[tuple[str, list[int]]]
 
 
 class Message(NamedTuple):
@@ -41,8 +40,8 @@ class Message(NamedTuple):
     round: int
     durable: int
     """The round up to which the sender will never fall back, as a checkpoint holds its state there."""
-    values: np.ndarray
-    """`(chains, size)`"""
+    values: tuple[np.ndarray, ...]
+    """One array `(chains, …)` for each leaf of the sampler's message."""
     heard: np.ndarray = np.zeros(0, np.int64)
     """`(agents,)`: the latest round of each agent that has reached the sender; empty if nobody counts them."""
 
@@ -61,21 +60,19 @@ class Codec:
 
     Attributes:
         run: the run's identity, a digest of its plan.
-        shape: of every message, `(chains, size)`.
-        dtype: of its numbers.
+        arrays: shape and dtype of each array of a message.
         num_rounds: rounds lie between 0 and this.
         num_heard: of how many agents a message says what was heard.
 
-    >>> codec = Codec("abc", (1, 2), "float32", 10)
-    >>> codec.decode(codec.encode(Message(3, 5, 0, np.array([[1.0, 2.0]]))), 3).values.tolist()
+    >>> codec = Codec("abc", (((1, 2), "float32"),), 10)
+    >>> codec.decode(codec.encode(Message(3, 5, 0, (np.array([[1.0, 2.0]]),))), 3).values[0].tolist()
     [[1.0, 2.0]]
     >>> codec.decode(b"nonsense", 3).reason
     'its header is no header'
     """
 
     run: str
-    shape: tuple[int, ...]
-    dtype: str
+    arrays: tuple[tuple[tuple[int, ...], str], ...]
     num_rounds: int
     num_heard: int = 0
 
@@ -86,16 +83,17 @@ class Codec:
 
     @cached_property
     def _num_bytes(self) -> int:
-        return 4 * self.num_heard + math.prod(self.shape) * self._little.itemsize
+        return 4 * self.num_heard + sum(length for _, _, length in self._layout)
 
     def encode(self, message: Message) -> bytes:
         """A message as bytes."""
         header = msgspec.msgpack.encode(
-            _Header(VERSION, self.run, message.sender, message.round, message.durable, self.dtype, list(self.shape))
+            _Header(VERSION, self.run, message.sender, message.round, message.durable, self._announced)
         )
-        numbers = np.ascontiguousarray(message.values, self._little)
-        heard = message.heard.astype("<i4").tobytes()
-        return len(header).to_bytes(4, "little") + header + heard + numbers.tobytes()
+        parts = [len(header).to_bytes(4, "little"), header, message.heard.astype("<i4").tobytes()]
+        for values, (_, little, _) in zip(message.values, self._layout, strict=True):
+            parts.append(np.ascontiguousarray(values, little).tobytes())
+        return b"".join(parts)
 
     def decode(self, payload: Any, sender: int) -> Message | Rejected:
         """The message in some bytes from `sender`, or why it is none."""
@@ -118,10 +116,13 @@ class Codec:
         heard = np.frombuffer(content, "<i4", self.num_heard, 4 + length).astype(np.int64)
         if heard.size and not (heard.min() >= 0 and heard.max() <= self.num_rounds):
             return Rejected("it has heard of rounds that are none of this run's")
-        values = np.frombuffer(content, self._little, offset=4 + length + heard.size * 4).reshape(self.shape)
-        if not np.isfinite(values).all():
+        values, place = [], 4 + length + heard.size * 4
+        for shape, little, size in self._layout:
+            values.append(np.frombuffer(content, little, math.prod(shape), place).reshape(shape))
+            place += size
+        if not all(np.isfinite(one).all() for one in values):
             return Rejected("it holds numbers that are not finite")
-        return Message(header.sender, header.round, header.durable, values, heard)
+        return Message(header.sender, header.round, header.durable, tuple(values), heard)
 
     def decode_all(self, payload: Any, sender: int) -> list[Message | Rejected]:
         """The messages in what `join` made; after one that does not fit, nothing more is read."""
@@ -138,8 +139,14 @@ class Codec:
         return found
 
     @cached_property
-    def _little(self) -> np.dtype[Any]:
-        return np.dtype(self.dtype).newbyteorder("<")
+    def _layout(self) -> list[tuple[tuple[int, ...], np.dtype[Any], int]]:
+        """Shape, dtype on the wire and bytes of each array."""
+        kinds = [(shape, np.dtype(dtype).newbyteorder("<")) for shape, dtype in self.arrays]
+        return [(shape, little, math.prod(shape) * little.itemsize) for shape, little in kinds]
+
+    @cached_property
+    def _announced(self) -> list[tuple[str, list[int]]]:
+        return [(dtype, list(shape)) for shape, dtype in self.arrays]
 
     def _refusal(self, header: _Header, sender: int) -> Rejected | None:
         if header.version != VERSION:
@@ -152,11 +159,13 @@ class Codec:
             return Rejected(f"its round {header.round} is none of this run's")
         if not 0 <= header.durable <= header.round:
             return Rejected(f"its durable round {header.durable} is not before its round {header.round}")
-        if header.dtype != self.dtype or tuple(header.shape) != self.shape:
-            return Rejected(
-                f"it holds {header.dtype[:16]} {header.shape[:8]}, expected {self.dtype} {list(self.shape)}"
-            )
+        if header.arrays != self._announced:
+            return Rejected(f"it holds {_shown(header.arrays)}, expected {_shown(self._announced)}")
         return None
+
+
+def _shown(arrays: list[tuple[str, list[int]]]) -> str:
+    return ", ".join(f"{dtype[:16]} {shape[:8]}" for dtype, shape in arrays[:4]) or "nothing"
 
 
 def join(encoded: Iterable[bytes]) -> bytes:

@@ -1,400 +1,256 @@
-"""One agent in a process of its own: the step of `simulate`, with the neighbours' messages from the network.
+"""One agent in a process of its own: the step of every engine, with the neighbours' messages from a network.
 
-In round `k` a node publishes its message first, computes its gradient while messages travel, waits for the messages
-of all its neighbours, and then mixes and steps. Randomness is derived from the round, so a node that was killed
-recomputes from its checkpoint just what it had computed before, and asks for the messages that it missed.
+In round `k` a node says its message, computes its gradient while messages travel (or before it speaks, if its sampler
+speaks last), waits for the messages of all its neighbours, and then mixes and steps. Randomness is derived from the
+round, so a node that was killed recomputes from its checkpoint just what it had computed before, and asks for the
+messages that it missed.
+
+What is pure is in `rounds.py`, who takes part in `membership.py`, the wire in `wire.py`; a node puts them together.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-import time
-from collections import Counter
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from consilience.engines.base import Segment
-from consilience.engines.peers.edges import EdgeRecord, Edges
-from consilience.engines.peers.mailbox import Inbox, Outbox
+from consilience.engines.base import Alone, PlainForm, Segment, StateForm, Storage, Team, leaves_are_finite
+from consilience.engines.peers.agent_step import AgentStep, Prepared
+from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.measurements import Stopwatch
-from consilience.engines.peers.messages import Codec, Message, Rejected, join
+from consilience.engines.peers.membership import Membership, names
+from consilience.engines.peers.messages import Codec
+from consilience.engines.peers.rejoining import Rejoining
+from consilience.engines.peers.rounds import NodeState, Rounds
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
-from consilience.engines.peers.step import AgentStep
-from consilience.engines.peers.transport import Transport, read_object
+from consilience.engines.peers.transport import Connect
+from consilience.engines.peers.wire import Wire
+from consilience.errors import NetworkError
+from consilience.kernel.curvature import largest_curvature
 from consilience.plans import Plan
 from consilience.problems import Problem
 
 log = logging.getLogger("consilience.peers")
-_MOST_BAD = 100
 _LONGEST_SEGMENT = 4096
-_ASK_AGAIN_SECONDS = 0.25  # for an edge that was lost
-_SLOWEST_LINE = 125_000  # bytes a second, with which a message must still come in time
-_RECENT_SECONDS = 5.0
-
-
-class NodeState(NamedTuple):
-    """What a node's checkpoint holds."""
-
-    sampler: Any
-    """The sampler's state of this agent in every chain."""
-    edges: EdgeRecord | None
-    """Of a node that goes on without lost neighbours."""
+DISTANCE = "distance_to_neighbours"
 
 
 class Node:
-    """The engine of one agent; `problem` holds its own shard alone.
+    """The stepper of one agent; `problem` holds its own shard alone.
 
     Args:
         problem: what this agent knows (`Problem.of_agent`).
         plan: the whole network's plan.
         settings: who and where it is.
+        clock: by which it waits; by default the machine's.
     """
 
     block_steps = 1
+    segment_seconds = 2.0  # a node shares its machine with its rounds: it writes less often
+    uses_up_state = False
+    team: Team = Alone()
 
-    def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings) -> None:
-        self.problem, self.plan, self.settings = problem, plan, settings
-        self.weights = neighbours_of(plan, settings.agent)
-        self.step = AgentStep(problem, plan, settings.agent, self.weights)
-        self.parameters, shape = self.step.parameters, self.step.shape
+    def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None) -> None:
+        self.problem, self.plan, self.settings, self.time = problem, plan, settings, clock or SteadyClock()
+        weights, continues = neighbours_of(plan, settings.agent), settings.on_loss == "continue"
+        self.step = AgentStep(problem, plan, settings.agent, weights)
+        self.parameters = self.step.parameters
+        if continues and plan.sampler.edge_rate(plan.sampler.coefficients(0, plan.num_agents)) is None:
+            raise NetworkError(
+                f'the sampler {plan.sampler.kind} cannot do without an edge: set on_loss = "wait" in the node\'s file'
+            )
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
-        self.continues = settings.on_loss == "continue"
-        self.codec = Codec(
-            f"{plan.digest()} {settings.on_loss}", shape, plan.dtype, plan.num_steps,
-            plan.num_agents if self.continues else 0,
+        self.rounds = Rounds(self.step, plan, continues, self.time)
+        self.members = Membership(settings.agent, weights, plan.num_agents)
+        codec = Codec(
+            f"{plan.digest()} {settings.on_loss}", tuple(self.step.message_shapes), plan.num_steps,
+            plan.num_agents if continues else 0,
         )  # fmt: skip
-        self.edges = Edges(settings.agent, self.weights, shape, plan.num_agents)
-        self.outbox, self.inbox = Outbox(), Inbox(list(self.weights), 0)
-        self.counts: Counter[str] = Counter()
-        self.clock = Stopwatch()
-        self.alive: set[int] = set()
-        self.round, self.durable, self.done = 0, 0, False
-        self.neighbours_done: set[int] = set()
-        self.error = float("nan")
+        entries = {**plan.model_dump(mode="json"), "on_loss": settings.on_loss}
+        self.wire = Wire(settings.agent, codec, self.rounds, self.members, entries, self.time)
+        self.wire.status = self.status
+        self.rejoining = Rejoining(self.rounds, self.members, self.wire, self.time)
+        self.storage = Storage(
+            np.array([settings.agent]), slice(0, 1), 1, (DISTANCE,), plan.num_steps, presence=continues
+        )
+        self.form: StateForm = PlainForm(self.initial_state())
+        self.phases, self.distance = Stopwatch(), float("nan")
         self.stop, self._left = threading.Event(), threading.Event()
-        self._bad: Counter[int] = Counter()
-        self._present = np.ones(plan.num_agents, bool)
-        self._transport: Transport | None = None
 
-    def connect(self, first_round: int, state: NodeState) -> None:
-        """Join the network, to go on with a round."""
-        self.round = self.durable = first_round
-        self.inbox = Inbox(list(self.weights), first_round)
-        if state.edges is not None:
-            self.edges.restore(state.edges)
-        self._transport = Transport(self.settings, self._receive, self._answer, self._change, "operator")
-        if self.continues:
-            threading.Thread(target=self._win_back, daemon=True).start()
+    def connect(self, connect: Connect, first_round: int, state: NodeState | None) -> None:
+        """Join the network, to continue with a round."""
+        self.rounds.start_at(first_round, state.edges if state is not None else None)
+        self.wire.open(connect)
+        if self.rounds.continues:
+            self.time.beside(lambda: self.rejoining.ask_until(self._left))
 
     def close(self) -> None:
         """Leave the network."""
         self._left.set()
-        if self._transport is not None:
-            self._transport.close()
+        self.wire.close()
+
+    # --- a stepper ---------------------------------------------------------------------------------------------
+
+    def data_digest(self) -> str:
+        """Of its own shard."""
+        return self.problem.fingerprint()
+
+    def largest_curvature(self) -> float:
+        """Of its own potential, where it starts."""
+        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, np.array([self.settings.agent]))
 
     def initial_state(self) -> NodeState:
         """The state of this agent in every chain before the first round."""
-        return NodeState(self.step.initial_state(), self.edges.record() if self.continues else None)
+        return self.rounds.initial_state()
 
     def compile(self) -> None:
         """Compile a round."""
         self.step.compile()
 
     def advance(self, state: NodeState, first_step: int, num_steps: int) -> tuple[NodeState, Segment]:
-        """Make rounds with the neighbours; fewer if the node is told to stop meanwhile, or takes up a later round."""
+        """Make rounds with the neighbours; fewer if the node is told to stop meanwhile, or skips to a later round."""
         plan, draws, present = self.plan, [], []
-        first = self._take_up(first_step)
+        first = self._skipped(first_step)
         last, apart, sampler = first, None, state.sampler
         for k in range(first, min(first + num_steps, plan.num_steps)):
-            self.clock.begin()
-            message = self.step.message(sampler)
-            if not np.isfinite(message).all():
+            self.phases.begin()
+            made = self._round(k, sampler)
+            if made is None:
                 break
-            self._publish(k, message)
-            self.clock.end("publish")
-            prepared = self.step.prepare(sampler, np.int32(k))
-            prepared[-1].block_until_ready()
-            self.clock.end("gradient")
-            if not self._wait(k):
-                break
-            self.clock.end("wait")
-            others = self._others(k, message, prepared)
-            apart, sampler = others - message, self.step.finish(sampler, prepared, others)
-            last = self.round = k + 1
-            if last > plan.burn_in and (last - plan.burn_in) % plan.store_every == 0:
+            (sampler, apart), last = made, k + 1
+            number = plan.draws_after(last) - 1
+            if number >= 0 and plan.step_of_draw(number) == last:
                 draws.append(self.step.position(sampler))
-                present.append(self._present)
-            kept_for = [self.inbox.durable[number] for number in self.weights if self.edges.is_up(number)]
-            self.outbox.forget_before(min(kept_for, default=last))
-            self.clock.end("mix")
-        error = np.zeros((0, plan.num_chains)) if apart is None else (apart**2).sum((0, 2))[None]
+                present.append(self.members.present)
+            self.phases.end("mix")
+        distance = np.zeros((0, plan.num_chains)) if apart is None else _squared(apart)[None]
         if apart is not None:
-            self.error = float(error.mean())
-        shape = (0, *self.codec.shape[:1], 1, self.codec.shape[1])
-        stacked = np.stack(draws) if draws else np.zeros(shape, self.step.dtype)
-        measured = np.array([last] if last > first else [], int)
-        new = NodeState(sampler, self.edges.record() if self.continues else None)
-        counted = np.array(present, bool).reshape(-1, plan.num_agents) if self.continues else None
-        return new, Segment(last, stacked, measured, error, plan.draws_after(first), counted)
+            self.distance = float(distance.mean())
+        empty = np.zeros((0, plan.num_chains, 1, self.parameters.size), self.step.dtype)
+        counted = np.array(present, bool).reshape(-1, plan.num_agents) if self.rounds.continues else None
+        return self.rounds.state(sampler), Segment(
+            last, np.stack(draws) if draws else empty, plan.draws_after(first),
+            np.array([last] if last > first else [], int), {DISTANCE: distance}, counted,
+        )  # fmt: skip
 
-    def _take_up(self, step: int) -> int:
-        """The round to go on with: the next, or that of neighbours who have gone on without this node."""
-        first = self.edges.jump(step)
+    def _skipped(self, step: int) -> int:
+        first = self.rounds.skip_to_others(step)
         if first > step:
             log.info("agent %d takes up round %d; it was absent since %d", self.settings.agent, first, step)
-            self.round = first
-            self.inbox.skip_to(first)
-            self.outbox.forget_before(first)
         return first
 
-    def _others(self, k: int, message: np.ndarray, prepared: Any) -> np.ndarray:
-        """The neighbours' messages of a round, `(neighbours, chains, size)`."""
-        found = self.inbox.take(k)
-        if self.continues:
-            pull = float(prepared[0].pull)
-            came = {number: (one.values, one.heard) for number, one in found.items()}
-            others = self.edges.settle(k, message, came, pull)
-            self._count_present(k)
-            return others
-        values = [one.values for one in found.values()]
-        return np.stack(values) if values else np.zeros((0, *message.shape), message.dtype)
+    def _round(self, k: int, sampler: Any) -> tuple[Any, list[np.ndarray]] | None:
+        """The sampler's state after a round, and the distances to the neighbours; `None` if it is not made."""
+        prepared = None if self.step.speaks_first else self._prepare(sampler, k)
+        message = self.step.message(sampler, prepared)
+        if not all(np.isfinite(one).all() for one in message):
+            return None
+        self.wire.say(k, message)
+        self.phases.end("publish")
+        if prepared is None:
+            prepared = self._prepare(sampler, k)
+        if not self._wait(k):
+            return None
+        self.phases.end("wait")
+        after, others = self.rounds.mixed(k, sampler, prepared, message)
+        if self.rounds.continues:
+            self.members.count_present(self.rounds.edges.present(k), k)
+        return after, [other - own for other, own in zip(others, message, strict=True)]
 
-    def _count_present(self, k: int) -> None:
-        present = self.edges.present(k)
-        if not (present == self._present).all():
-            who = _names(np.flatnonzero(present).tolist())
-            log.warning(
-                "agent %d from round %d: %s", self.settings.agent, k,
-                "the data of all agents counts again" if present.all() else f"samples the posterior of {who} only",
-            )  # fmt: skip
-            self._present = present
+    def _prepare(self, sampler: Any, k: int) -> Prepared:
+        prepared = self.step.prepare(sampler, np.int32(k))
+        prepared.gradient.block_until_ready()
+        self.phases.end("gradient")
+        return prepared
 
-    def find_non_finite(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
+    def is_finite(self, state: NodeState) -> bool:
+        """Whether all numbers of the state are finite."""
+        return leaves_are_finite(state)
+
+    def find_diverged(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """Rounds end at the first position that is not finite, so it is that of the last one."""
-        return self.round, 0, self.settings.agent
+        return self.rounds.round, 0, self.settings.agent
+
+    # --- waiting for others ------------------------------------------------------------------------------------
+
+    def _wait(self, k: int) -> bool:
+        """Wait for the messages of a round, asking for those that do not come; `False` if the round is not made."""
+        began, told, rounds = self.time.now(), False, self.rounds
+        last_sign = dict.fromkeys(rounds.neighbours, began)
+        while missing := rounds.inbox.wait(k, self.settings.ask_seconds, rounds.edges.used(k)):
+            if self.stop.is_set() or rounds.edges.must_jump(k):
+                return False
+            for number in missing:
+                answered = self.wire.ask_for_messages(number, k)
+                if answered:  # it is there: it computes, or waits for others itself
+                    last_sign[number] = self.time.now()
+                if rounds.continues and self._is_lost(number, k, answered, last_sign[number]):
+                    rounds.edges.lose(number)
+                    log.warning("agent %d continues without agent %d from round %d", self.settings.agent, number, k)
+            if not told and self.time.now() - began > 5 * self.settings.ask_seconds:
+                log.info(
+                    "agent %d waits for %s in round %d", self.settings.agent, names(missing), k, extra={"round": k}
+                )
+                told = True
+        return not rounds.edges.must_jump(k)
+
+    def _is_lost(self, number: int, k: int, answered: bool, last_sign: float) -> bool:
+        """Whether a neighbour is silent, has continued by itself, or sends what cannot be used."""
+        if not self.rounds.inbox.wait(k, 0.0, [number]):
+            return False
+        ahead = answered and self.rounds.inbox.latest[number] > k
+        silent = k > 0 and self.time.now() - last_sign > self.settings.patience  # the first round waits for all
+        return ahead or silent or not self.members.is_believed(number)
 
     def finish(self) -> None:
-        """Tell the neighbours that all rounds are made, by a message of the round after the last."""
-        self.round = self.durable = self.plan.num_steps
-        self.done = True
-        if self._transport is not None:
-            self._transport.publish(self._encode(self.plan.num_steps, np.zeros(self.codec.shape)))
+        """Tell the neighbours that all rounds are made."""
+        self.rounds.round = self.rounds.durable = self.plan.num_steps
+        self.wire.say_done()
 
     def linger(self, seconds: float) -> list[int]:
         """Serve neighbours that are not done for so long; those that are still not done."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not self.stop.is_set():
+        deadline = self.time.now() + seconds
+        while self.time.now() < deadline and not self.stop.is_set():
             for number in self._not_done():
-                self._ask_status(number)
+                if self.wire.ask_json(number, "status").get("done") is True:
+                    self.members.done.add(number)
             if not self._not_done():
                 return []
-            self.stop.wait(0.3)
+            self.time.sleep(self.stop, 0.3)
         return self._not_done()
 
     def _not_done(self) -> list[int]:
         """The neighbours that may still need messages of this node."""
-        waiting = sorted(set(self.weights) - self.neighbours_done)
-        if not self.continues:
+        waiting = sorted(set(self.rounds.neighbours) - self.members.done)
+        if not self.rounds.continues:
             return waiting
-        return [number for number in waiting if self.edges.is_up(number) and not self._silent(number)]
+        return [number for number in waiting if self.rounds.edges.is_up(number) and not self._silent(number)]
 
     def _silent(self, number: int) -> bool:
         """Whether a neighbour has been gone for longer than this node's patience."""
-        heard = time.monotonic() - self.inbox.heard_at[number]
-        return number not in self.alive and heard > self.settings.patience
+        heard = self.time.now() - self.rounds.inbox.heard_at[number]
+        return number not in self.members.here and heard > self.settings.patience
 
     def status(self) -> dict[str, Any]:
         """What the node says of itself when it is asked."""
+        rounds, counts = self.rounds, self.wire.counts
         return {
             "agent": self.settings.agent,
-            "round": self.round,
+            "round": rounds.round,
             "num_rounds": self.plan.num_steps,
-            "durable": self.durable,
-            "done": self.done,
-            "kept_messages": len(self.outbox),
-            "neighbours": {str(number): number in self.alive for number in self.weights},
-            "lost": [number for number in self.weights if not self.edges.is_up(number)],
-            "present": np.flatnonzero(self._present).tolist(),
-            "messages": {name: self.counts[name] for name in ("sent", "received", "rejected")},
-            "distance_to_neighbours": None if np.isnan(self.error) else self.error,
+            "durable": rounds.durable,
+            "done": rounds.round == self.plan.num_steps,
+            "kept_messages": len(rounds.outbox),
+            "neighbours": {str(number): number in self.members.here for number in rounds.neighbours},
+            "lost": [number for number in rounds.neighbours if not rounds.edges.is_up(number)],
+            "present": np.flatnonzero(self.members.present).tolist(),
+            "messages": {name: counts[name] for name in ("sent", "received", "rejected")},
+            DISTANCE: None if np.isnan(self.distance) else self.distance,
         }
 
-    def _publish(self, k: int, message: np.ndarray) -> None:
-        self.outbox.keep(k, message)
-        if self._transport is not None:
-            content = self._encode(k, message)
-            self._transport.publish(content)
-            self.counts["sent"] += 1
-            self.counts["bytes_sent"] += len(content)
 
-    def _encode(self, k: int, values: np.ndarray) -> bytes:
-        heard = self.edges.heard if self.continues else np.zeros(0, np.int64)
-        return self.codec.encode(Message(self.settings.agent, k, min(self.durable, k), values, heard))
-
-    def _wait(self, k: int) -> bool:
-        """Wait for the messages of a round, asking for those that do not come; `False` if the round is not made."""
-        began, told = time.monotonic(), False
-        last_sign = dict.fromkeys(self.weights, began)
-        while missing := self.inbox.wait(k, self.settings.ask_seconds, self.edges.used(k)):
-            if self.stop.is_set() or self.edges.must_jump(k):
-                return False
-            for number in missing:
-                answer = self._ask(number, f"since/{k}")
-                for one in self.codec.decode_all(answer or b"", number):
-                    self._take(number, one)
-                    self.counts["asked_for"] += isinstance(one, Message)
-                if answer is not None:  # it is there: it computes, or waits for others itself
-                    last_sign[number] = time.monotonic()
-                if self.continues and self._is_lost(number, k, answer is not None, last_sign[number]):
-                    self.edges.lose(number)
-                    log.warning("agent %d goes on without agent %d from round %d", self.settings.agent, number, k)
-            if not told and time.monotonic() - began > 5 * self.settings.ask_seconds:
-                log.info(
-                    "agent %d waits for %s in round %d", self.settings.agent, _names(missing), k, extra={"round": k}
-                )
-                told = True
-        return not self.edges.must_jump(k)
-
-    def _is_lost(self, number: int, k: int, answered: bool, last_sign: float) -> bool:
-        """Whether a neighbour is silent, has gone on by itself, or sends what cannot be used."""
-        if not self.inbox.wait(k, 0.0, [number]):
-            return False
-        gone_on = answered and self.inbox.latest[number] > k
-        silent = k > 0 and time.monotonic() - last_sign > self.settings.patience  # the first round waits for all
-        return gone_on or silent or self._bad[number] >= _MOST_BAD
-
-    def _win_back(self) -> None:
-        """Ask neighbours that are heard again for their lost edges, until the node leaves the network."""
-        patience, round_, then = dict.fromkeys(self.weights, 1.0), self.round, time.monotonic()
-        while not self._left.wait(_ASK_AGAIN_SECONDS):
-            now = time.monotonic()
-            rate, round_, then = (self.round - round_) / (now - then), self.round, now
-            for number in self.edges.lost():
-                recent = now - self.inbox.heard_at[number] < _RECENT_SECONDS
-                if recent and self._bad[number] < _MOST_BAD and not self.done:
-                    won = self._ask_for_edge(number, 4 + int(rate * patience[number]))
-                    patience[number] = 1.0 if won else min(2 * patience[number], 8.0)
-
-    def _ask_for_edge(self, number: int, margin: int) -> bool:
-        """Ask a neighbour to use an edge again, from a round on that both will reach only after its answer."""
-        agent, own, latest = self.settings.agent, self.round, self.inbox.latest[number]
-        first = max(own, latest) + margin
-        ledger = self.edges.ask(number) if first < self.plan.num_steps else None
-        if ledger is None:
-            return False
-        wish = self.codec.encode(Message(agent, first, own, ledger, self.edges.heard))
-        answer = self._ask(number, f"edge/{agent}", wish)
-        found = self.codec.decode(answer, number) if answer else None
-        theirs, their_round = None, 0
-        if isinstance(found, Message) and found.round == first:
-            theirs, their_round = found.values, found.durable
-        won = self.edges.agreed(number, first, theirs, self.round, their_round)
-        if won:
-            log.info("agent %d uses the edge to agent %d again from round %d", agent, number, first)
-        return won
-
-    def _grant_edge(self, number: int, content: bytes) -> bytes | None:
-        """Answer a neighbour that wants to use an edge again."""
-        wish = self.codec.decode(content, number) if number in self.weights and self.continues else None
-        if not isinstance(wish, Message) or self.done or wish.round == self.plan.num_steps:
-            return None
-        own = self.round
-        mine = self.edges.accept(number, wish.round, wish.values, own, wish.durable)
-        if mine is None:
-            return None
-        agent = self.settings.agent
-        log.info("agent %d uses the edge to agent %d again from round %d", agent, number, wish.round)
-        return self.codec.encode(Message(agent, wish.round, min(own, wish.round), mine, self.edges.heard))
-
-    def _ask(self, number: int, what: str, content: bytes | None = None) -> bytes | None:
-        seconds = 2.0 + self.codec.longest / _SLOWEST_LINE
-        return None if self._transport is None else self._transport.ask(number, what, seconds, content)
-
-    def _ask_status(self, number: int) -> None:
-        if self._ask_json(number, "status").get("done") is True:
-            self.neighbours_done.add(number)
-
-    def _ask_json(self, number: int, what: str) -> dict[str, Any]:
-        """What a neighbour answers, if it is a JSON object; otherwise an empty one."""
-        return read_object(self._ask(number, what) or b"")
-
-    def _receive(self, number: int, content: bytes) -> None:
-        self.counts["bytes_received"] += len(content)
-        self._take(number, self.codec.decode(content, number))
-
-    def _take(self, number: int, found: Message | Rejected) -> None:
-        if isinstance(found, Message) and self._bad[number] < _MOST_BAD:
-            self.counts["received"] += 1
-            if found.round == self.plan.num_steps:
-                self.neighbours_done.add(number)
-            else:
-                self.inbox.put(found)
-            return
-        self.counts["rejected"] += 1
-        if isinstance(found, Message):
-            return
-        self._bad[number] += 1
-        if self._bad[number] == 1:
-            log.warning("a message of agent %d was rejected: %s", number, found.reason)
-            if found.other_run:
-                threading.Thread(target=self._compare_plans, args=(number,), daemon=True).start()
-        elif self._bad[number] == _MOST_BAD:
-            log.error(
-                "agent %d keeps sending messages that are rejected (%d so far): it counts as lost until it is "
-                "started again", number, _MOST_BAD,
-            )  # fmt: skip
-
-    def _compare_plans(self, number: int) -> None:
-        theirs, ours = self._ask_json(number, "plan"), self._entries()
-        different = [name for name in ours if theirs.get(name) != ours[name]] if theirs else []
-        log.error(
-            "agent %d follows another plan: it differs in %s",
-            number, ", ".join(different) or "what it does not say when it is asked",
-        )  # fmt: skip
-
-    def _entries(self) -> dict[str, Any]:
-        """What all nodes of a network must have in common."""
-        return {**self.plan.model_dump(mode="json"), "on_loss": self.settings.on_loss}
-
-    def _answer(self, what: str, content: bytes) -> bytes | None:
-        if what == "status":
-            return json.dumps(self.status()).encode()
-        if what == "plan":
-            return json.dumps(self._entries()).encode()
-        kind, _, number = what.partition("/")
-        if not _is_number(number):
-            return None
-        if kind == "edge":
-            return self._grant_edge(int(number), content)
-        kept = self.outbox.since(int(number))
-        return join(self._encode(k, values) for k, values in kept)
-
-    def _change(self, number: int, here: bool) -> None:
-        if here:
-            self.alive.add(number)
-            self._bad[number] = 0
-        else:
-            self.alive.discard(number)
-        log.info("agent %d is %s", number, "here" if here else "gone")
-
-
-def _is_number(word: str) -> bool:
-    """Whether a part of a key is a number that this node reads.
-
-    >>> [_is_number(word) for word in ("17", "", "-1", "²", "9" * 5000)]
-    [True, False, False, False, False]
-    """
-    return word.isascii() and word.isdigit() and len(word) < 12
-
-
-def outbox_file(run: Path, step: int) -> Path:
-    """Where the kept messages of a checkpoint are."""
-    return run / "outbox" / f"{step}.npz"
-
-
-def _names(numbers: list[int]) -> str:
-    return ", ".join(f"agent {number}" for number in numbers)
+def _squared(apart: list[np.ndarray]) -> np.ndarray:
+    """`(chains,)` the squared distance to all neighbours, from differences `(neighbours, chains, …)`."""
+    return sum((one**2).sum((0, *range(2, one.ndim))) for one in apart)

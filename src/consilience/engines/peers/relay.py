@@ -28,10 +28,11 @@ import tomli_w
 
 from consilience.engines.peers.certificates import require_usable
 from consilience.engines.peers.settings import TLS, neighbours_of, read_settings, require_protected
-from consilience.engines.peers.transport import (
+from consilience.engines.peers.zenoh_transport import (
     HEARD,
     LOGGED,
     NO_SCOUTING,
+    OPERATOR,
     ROOT,
     SPOKEN,
     access_control,
@@ -74,7 +75,7 @@ class RelaySettings(Record):
 
 
 @contextlib.contextmanager
-def relaying(settings: RelaySettings, operator: str = "operator") -> Iterator[None]:
+def relaying(settings: RelaySettings) -> Iterator[None]:
     """Pass messages on while the context lasts."""
     import zenoh
 
@@ -85,7 +86,7 @@ def relaying(settings: RelaySettings, operator: str = "operator") -> Iterator[No
     require_free_port(settings.listen)
     zenoh.init_log_from_env_or(LOGGED)
     try:
-        session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, plan, operator))))
+        session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, plan))))
     except zenoh.ZError as error:
         raise NetworkError(f"the relay cannot listen on {settings.listen}: {error}") from None
     log.info("the relay of %d agents listens on %s", plan.num_agents, settings.listen)
@@ -93,7 +94,7 @@ def relaying(settings: RelaySettings, operator: str = "operator") -> Iterator[No
         yield
 
 
-def configuration(settings: RelaySettings, plan: Plan, operator: str) -> dict[str, Any]:
+def configuration(settings: RelaySettings, plan: Plan) -> dict[str, Any]:
     """Zenoh's configuration of a relay."""
     scheme = "tcp" if settings.tls is None else "tls"
     found: dict[str, Any] = {
@@ -103,17 +104,17 @@ def configuration(settings: RelaySettings, plan: Plan, operator: str) -> dict[st
     }
     if settings.tls is not None:
         found["transport"] = {"link": {"tls": tls_entries(settings.tls)}}
-        found["access_control"] = _access_control(plan, operator)
+        found["access_control"] = _access_control(plan)
     return found
 
 
-def _access_control(plan: Plan, operator: str) -> dict[str, Any]:
+def _access_control(plan: Plan) -> dict[str, Any]:
     """Who may say and hear what through the relay; `ingress` is what it receives, `egress` what it sends."""
     rules = [
         rule("ask status", "ingress", ["query"], f"{ROOT}/*/status"),
         rule("status", "egress", ["reply", "declare_queryable"], f"{ROOT}/*/status"),
     ]
-    used = {operator: ["ask status", "status"]}
+    used = {OPERATOR: ["ask status", "status"]}
     for agent in range(plan.num_agents):
         key = f"{ROOT}/{agent}/**"
         rules.append(rule(f"{agent} speaks", "ingress", SPOKEN, key))

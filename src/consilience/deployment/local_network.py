@@ -1,0 +1,79 @@
+"""A whole network on this machine for one run: its files inside the run's directory, its nodes, one merged result."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from consilience.deployment.merging import NETWORK, merge
+from consilience.deployment.networks import make_network, node_files, node_runs
+from consilience.deployment.nodes import run_node
+from consilience.deployment.processes import Show, continues_after_loss, start_network
+from consilience.engines.peers.settings import NodeSettings
+from consilience.errors import Interrupted, NetworkError
+from consilience.plans import Plan
+from consilience.problems import Problem
+from consilience.runs.directory import RunDirectory
+from consilience.runs.signals import stopped_by_signals
+
+_POLL_SECONDS = 0.2
+
+
+def run_here(
+    plan: Plan, path: Path, problem: Problem | None = None, *, theory: bool = False,
+    show: Show = lambda _: None, **options: Any,
+) -> RunDirectory:  # fmt: skip
+    """Sample a plan by a network of nodes on this machine, or continue where one was left; one run in the end.
+
+    Args:
+        plan: what to sample.
+        path: the run's directory.
+        problem: what to infer; then nodes are threads. Without it each is a process that loads what the plan names.
+        theory: hold the merged run against the theorems too.
+        show: called now and then with what each node says of itself.
+        options: entries of every node's file.
+    """
+    network = path / NETWORK
+    if problem is None and plan.problem is None:
+        raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
+    if not (network / "plan.toml").is_file():
+        make_network(plan, network, **options)
+    resume = Interrupted(f"the nodes left checkpoints, continue with: consilience resume {path}")
+    try:
+        if problem is None:
+            start_network(network, show)
+        else:
+            _run_threads(network, problem)
+    except (KeyboardInterrupt, Interrupted):
+        raise resume from None
+    return merge(node_runs(network), path, problem, theory=theory)
+
+
+def merge_network(network: Path) -> RunDirectory:
+    """The run of a whole network, or of what is left of it, in its directory `report`."""
+    paths = node_runs(network)
+    if continues_after_loss(network):
+        paths = [path for path in paths if (path / "summary.json").is_file()]
+    return merge(paths, network / "report", theory=True)
+
+
+def _run_threads(network: Path, problem: Problem) -> None:
+    """Run all nodes as threads of this process, until they are done; if one fails the others are stopped."""
+    files, stop = node_files(network), threading.Event()
+    (network / "runs").mkdir(exist_ok=True)
+    with stopped_by_signals(stop), ThreadPoolExecutor(len(files), "consilience-node") as threads:
+        jobs: list[Future[RunDirectory]] = [
+            threads.submit(run_node, NodeSettings.load(path), problem.of_agent(agent), stop=stop)
+            for agent, path in enumerate(files)
+        ]
+        left = set(jobs)
+        while left:
+            ended, left = wait(left, _POLL_SECONDS, FIRST_EXCEPTION)
+            if any(job.exception() for job in ended):
+                stop.set()
+    failed = [error for error in (job.exception() for job in jobs) if error is not None]
+    told = [error for error in failed if not isinstance(error, Interrupted)]
+    for error in [*told, *failed]:
+        raise error

@@ -1,0 +1,204 @@
+"""A node's life: the life of every run (`runs/life.py`), and beside it the node's part in its network.
+
+A node joins, samples with its neighbours, and serves them until they are done too. One that is killed and started
+again resumes from its own checkpoint. The messages it had sent before are kept with the checkpoints
+(`outbox/STEP.npz` has those since the one before), later ones are computed again, and those it missed it asks for:
+the draws are the same as without the interruption, to the bit. Neighbours keep messages for the checkpoint before the
+last one, in case the last one is damaged. A node that is done and is started again serves neighbours that are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from consilience import experiments
+from consilience.engines.peers.clock import Clock
+from consilience.engines.peers.measurements import served
+from consilience.engines.peers.node import Node
+from consilience.engines.peers.settings import NodeSettings
+from consilience.engines.peers.transport import Connect
+from consilience.engines.peers.zenoh_transport import by_zenoh
+from consilience.errors import Interrupted, RunError
+from consilience.experiments.finishing import finish_run
+from consilience.plans import Plan
+from consilience.problems import Problem
+from consilience.runs.directory import RunDirectory
+from consilience.runs.files import write_bytes
+from consilience.runs.life import live
+from consilience.runs.loop import ShowProgress
+from consilience.runs.signals import stopped_by_signals
+
+log = logging.getLogger("consilience.peers")
+_LINGER_SECONDS = 1.5
+_NOBODY_SECONDS = 20.0  # for which a node that was done before looks for neighbours that need it
+
+
+def run_node(
+    settings: NodeSettings,
+    problem: Problem | None = None,
+    *,
+    progress: ShowProgress | None = None,
+    connect: Connect | None = None,
+    clock: Clock | None = None,
+    stop: threading.Event | None = None,
+) -> RunDirectory:
+    """Sample as one agent of a network, from its checkpoint if there is one, until the plan is done.
+
+    Args:
+        settings: who and where the node is.
+        problem: what this agent knows (one shard); by default what the plan names.
+        progress: called now and then with how far the node is.
+        connect: opens its connections; by default over the network of its settings.
+        clock: by which it waits; by default the machine's.
+        stop: set by whoever wants it to end early.
+    """
+    plan = Plan.load(settings.plan)
+    settings.require_fitting(plan)
+    problem = problem or own_problem(plan, settings.agent)
+    with jax.enable_x64(plan.dtype == "float64"):
+        node = Node(problem, plan, settings, clock)
+        node.stop = stop or node.stop
+        companion = NodeCompanion(node, connect or by_zenoh(settings))
+        with served(settings.metrics, node):
+            return live(
+                settings.run, "peers", node, companion, companion.finish, about={"on_loss": settings.on_loss},
+                progress=progress, checkpoint_seconds=settings.checkpoint_seconds, stop=node.stop,
+            )  # fmt: skip
+
+
+def own_problem(plan: Plan, agent: int) -> Problem:
+    """What one agent of a plan knows: its own shard alone."""
+    return experiments.load_problem(plan, [agent])
+
+
+class NodeCompanion:
+    """A node's part in its network, beside the life of its run."""
+
+    resume_command = "consilience node FILE"
+
+    def __init__(self, node: Node, connect: Connect) -> None:
+        self._node, self._connect = node, connect
+        self._kept_step = 0
+        self._run: RunDirectory | None = None
+
+    @contextlib.contextmanager
+    def taking_part(self, run: RunDirectory, state: Any, step: int) -> Iterator[None]:
+        """Join the network; at the end serve neighbours that are not done."""
+        node, was_done = self._node, run.complete
+        self._run, self._kept_step = run, step
+        if node.plan.num_steps > step > 0 or was_done:
+            _load_outbox(run.path, node, step)
+        restarts = run.status.get("restarts")
+        run.update_status(restarts=0 if restarts is None else restarts + 1)
+        node.members.done = set(run.status.get("neighbours_done", []))
+        if not was_done:
+            node.compile()
+        node.connect(self._connect, step, state)
+        log.info("agent %d joins at round %d, %s", node.settings.agent, step, node.settings.place,
+                 extra={"round": step})  # fmt: skip
+        try:
+            yield
+            if was_done:
+                node.finish()
+            log.info("agent %d is done", node.settings.agent)
+            with stopped_by_signals(node.stop):
+                self._serve_others(run, was_done)
+        finally:
+            node.close()
+
+    def before_checkpoint(self, step: int) -> None:
+        """Write the messages since the last checkpoint, and remove those that nobody can ask for any more."""
+        if self._run is None or step <= self._kept_step:
+            return
+        place = _outbox_file(self._run.path, step)
+        place.parent.mkdir(exist_ok=True)
+        outbox = self._node.rounds.outbox
+        outbox.save(place, range(self._kept_step, step), write_bytes)
+        for old, path in _outbox_files(self._run.path).items():
+            if old <= outbox.oldest:
+                path.unlink()
+
+    def after_checkpoint(self, step: int) -> None:
+        """Neighbours may forget what came before the last checkpoint but one."""
+        if step > self._kept_step:
+            self._node.rounds.durable, self._kept_step = self._kept_step, step
+
+    def finish(self, run: RunDirectory) -> None:
+        """The node's own summary: its agent's draws, what they predict, and how the network treated it."""
+        node = self._node
+
+        def about_the_network(summary: dict[str, Any]) -> dict[str, Any]:
+            return {
+                "agent": node.settings.agent,
+                "rounds_per_second": run.status.get("timing", {}).get("steps_per_second"),
+                "messages": {name: node.wire.counts[name] for name in ("sent", "received", "rejected")},
+                "restarts": run.status.get("restarts", 0),
+                "participation": participation(run),
+            }
+
+        node.finish()  # neighbours need not wait for the summary
+        finish_run(run, node.problem, resume_command=self.resume_command, extra=about_the_network)
+
+    def _serve_others(self, run: RunDirectory, was_done: bool) -> None:
+        """Stay until the neighbours are done; a node that was done before looks only for a while if they are here."""
+        node = self._node
+        agent, began = node.settings.agent, node.time.now()
+        while waiting := node.linger(min(10.0, _NOBODY_SECONDS / 2)):
+            run.update_status(neighbours_done=sorted(node.members.done))
+            if node.stop.is_set():
+                raise Interrupted(
+                    f"agent {agent} is done, but was stopped before agent {waiting[0]}: start it again if that needs "
+                    "it"
+                )
+            nobody = node.time.now() - began > _NOBODY_SECONDS and not node.members.here.intersection(waiting)
+            if was_done and nobody:
+                log.info(
+                    "agent %d was done and finds agent %d not here: start it if that needs it", agent, waiting[0]
+                )
+                return
+            log.info("agent %d is done and serves agent %s, which is not", agent, waiting[0])
+        run.update_status(neighbours_done=sorted(node.members.done))
+        node.time.sleep(
+            threading.Event(), _LINGER_SECONDS
+        )  # neighbours ask every third of a second whether it is done
+
+
+def _outbox_file(run: Path, step: int) -> Path:
+    """Where the kept messages of a checkpoint are."""
+    return run / "outbox" / f"{step}.npz"
+
+
+def _outbox_files(run: Path) -> dict[int, Path]:
+    """The files of kept messages, by the step that they reach."""
+    return {int(path.stem): path for path in (run / "outbox").glob("*.npz")}
+
+
+def _load_outbox(run: Path, node: Node, step: int) -> None:
+    """Take up the messages that were kept up to a checkpoint, or to the end; later ones will be computed again."""
+    for last, path in sorted(_outbox_files(run).items()):
+        if last > step:
+            path.unlink()
+            continue
+        try:
+            node.rounds.outbox.load(path)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise RunError(
+                f"the messages in {path} cannot be read ({error}), and a neighbour may need them: restore the file, "
+                "or remove it if all neighbours are beyond that step"
+            ) from None
+
+
+def participation(run: RunDirectory) -> list[float]:
+    """The share of a node's draws in which each agent's data counted."""
+    draws = run.draws
+    if "participation" not in draws.coords:
+        return [1.0] * run.plan.num_agents
+    return draws["participation"].mean("draw").to_numpy().tolist()

@@ -1,0 +1,76 @@
+"""How two neighbours come to use a lost edge again: one asks, the other grants, from a round that both will reach."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from consilience.engines.peers.clock import Clock
+from consilience.engines.peers.membership import Membership
+from consilience.engines.peers.messages import Message
+from consilience.engines.peers.rounds import Rounds
+from consilience.engines.peers.wire import Wire
+
+log = logging.getLogger("consilience.peers")
+_ASK_AGAIN_SECONDS = 0.25
+_RECENT_SECONDS = 5.0
+_LONGEST_MARGIN_SECONDS = 8.0
+_LEAST_MARGIN = 4
+
+
+class Rejoining:
+    """Asks neighbours that are heard again for their lost edges, and grants theirs."""
+
+    def __init__(self, rounds: Rounds, members: Membership, wire: Wire, clock: Clock) -> None:
+        self._rounds, self._members, self._wire, self._clock = rounds, members, wire, clock
+        self._num_rounds = rounds.plan.num_steps
+        wire.answers["edge"] = self.grant
+
+    def ask_until(self, left: threading.Event) -> None:
+        """Ask for lost edges again and again, until the node leaves the network."""
+        seconds = dict.fromkeys(self._rounds.neighbours, 1.0)
+        round_, then = self._rounds.round, self._clock.now()
+        while not self._clock.sleep(left, _ASK_AGAIN_SECONDS):
+            now = self._clock.now()
+            rate, round_, then = (self._rounds.round - round_) / (now - then), self._rounds.round, now
+            for number in self._rounds.edges.lost():
+                recent = now - self._rounds.inbox.heard_at[number] < _RECENT_SECONDS
+                if recent and self._members.is_believed(number) and self._rounds.round < self._num_rounds:
+                    won = self.ask(number, _LEAST_MARGIN + int(rate * seconds[number]))
+                    seconds[number] = 1.0 if won else min(2 * seconds[number], _LONGEST_MARGIN_SECONDS)
+
+    def ask(self, number: int, margin: int) -> bool:
+        """Ask a neighbour to use an edge again, from a round on that both will reach only after its answer."""
+        rounds, wire = self._rounds, self._wire
+        own, latest = rounds.round, rounds.inbox.latest[number]
+        first = max(own, latest) + margin
+        ledger = rounds.edges.ask(number) if first < self._num_rounds else None
+        if ledger is None:
+            return False
+        wish = wire.codec.encode(Message(wire.agent, first, own, ledger, rounds.heard()))
+        answer = wire.ask(number, f"edge/{wire.agent}", wish)
+        found = wire.codec.decode(answer, number) if answer else None
+        theirs, their_round = None, 0
+        if isinstance(found, Message) and found.round == first:
+            theirs, their_round = found.values, found.durable
+        won = rounds.edges.agreed(number, first, theirs, rounds.round, their_round)
+        if won:
+            self._tell(number, first)
+        return won
+
+    def grant(self, number: int, content: bytes) -> bytes | None:
+        """Answer a neighbour that wants to use an edge again."""
+        rounds, wire = self._rounds, self._wire
+        known = number in rounds.neighbours and rounds.continues
+        wish = wire.codec.decode(content, number) if known else None
+        if not isinstance(wish, Message) or self._num_rounds in (rounds.round, wish.round):
+            return None
+        own = rounds.round
+        mine = rounds.edges.accept(number, wish.round, wish.values, own, wish.durable)
+        if mine is None:
+            return None
+        self._tell(number, wish.round)
+        return wire.codec.encode(Message(wire.agent, wish.round, min(own, wish.round), mine, rounds.heard()))
+
+    def _tell(self, number: int, first: int) -> None:
+        log.info("agent %d uses the edge to agent %d again from round %d", self._wire.agent, number, first)

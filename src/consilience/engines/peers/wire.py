@@ -1,0 +1,143 @@
+"""A node's words on the wire: what it says and asks, encoded; what it hears, decoded and checked.
+
+Whatever arrives goes to the rounds, to the membership, or is counted and dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from consilience.engines.peers.agent_step import Arrays
+from consilience.engines.peers.clock import Clock
+from consilience.engines.peers.membership import Membership
+from consilience.engines.peers.messages import Codec, Message, Rejected, join
+from consilience.engines.peers.rounds import Rounds
+from consilience.engines.peers.transport import Connect, Handlers, Transport, read_object
+
+log = logging.getLogger("consilience.peers")
+_SLOWEST_LINE = 125_000  # bytes a second, with which a message must still come in time
+_LEAST_SECONDS = 2.0
+
+Answers = dict[str, Callable[[int, bytes], bytes | None]]
+
+
+class Wire:
+    """What one node says, asks and hears.
+
+    Args:
+        agent: the node's number.
+        codec: of its run.
+        rounds: take the neighbours' messages.
+        members: are told of who comes, goes, is done, or sends nonsense.
+        entries: what all nodes of the network must have in common, to compare.
+        clock: of the node.
+    """
+
+    def __init__(
+        self, agent: int, codec: Codec, rounds: Rounds, members: Membership, entries: dict[str, Any], clock: Clock
+    ) -> None:
+        self.agent, self.codec, self.entries = agent, codec, entries
+        self.rounds, self.members, self._clock = rounds, members, clock
+        self.counts: Counter[str] = Counter()
+        self.status: Callable[[], dict[str, Any]] = dict
+        self.answers: Answers = {"since": self._kept_since}
+        self._transport: Transport | None = None
+
+    def open(self, connect: Connect) -> None:
+        """Join the network."""
+        self._transport = connect(Handlers(self.receive, self.answer, self.members.change))
+
+    def close(self) -> None:
+        """Leave it."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def say(self, k: int, message: Arrays) -> None:
+        """Publish the message of a round, and keep it for neighbours that may have to ask for it."""
+        self.rounds.outbox.keep(k, message)
+        content = self._encoded(k, message)
+        if self._transport is not None:
+            self._transport.publish(content)
+            self.counts["sent"] += 1
+            self.counts["bytes_sent"] += len(content)
+
+    def say_done(self) -> None:
+        """Tell the neighbours that all rounds are made, by a message of the round after the last."""
+        if self._transport is not None:
+            nothing = tuple(np.zeros(shape) for shape, _ in self.codec.arrays)
+            self._transport.publish(self._encoded(self.codec.num_rounds, nothing))
+
+    def _encoded(self, k: int, values: Arrays) -> bytes:
+        durable = min(self.rounds.durable, k)
+        return self.codec.encode(Message(self.agent, k, durable, values, self.rounds.heard()))
+
+    def ask(self, number: int, what: str, content: bytes | None = None) -> bytes | None:
+        """What a neighbour answers, if it does in time."""
+        seconds = _LEAST_SECONDS + self.codec.longest / _SLOWEST_LINE
+        return None if self._transport is None else self._transport.ask(number, what, seconds, content)
+
+    def ask_json(self, number: int, what: str) -> dict[str, Any]:
+        """What a neighbour answers, if it is a JSON object; otherwise an empty one."""
+        return read_object(self.ask(number, what) or b"")
+
+    def ask_for_messages(self, number: int, since: int) -> bool:
+        """Ask a neighbour for its messages since a round, and take them in; whether it answered."""
+        answer = self.ask(number, f"since/{since}")
+        for one in self.codec.decode_all(answer or b"", number):
+            self._take(number, one)
+            self.counts["asked_for"] += isinstance(one, Message)
+        return answer is not None
+
+    def receive(self, number: int, content: bytes) -> None:
+        """Take in what a neighbour published."""
+        self.counts["bytes_received"] += len(content)
+        self._take(number, self.codec.decode(content, number))
+
+    def _take(self, number: int, found: Message | Rejected) -> None:
+        if isinstance(found, Message) and self.members.is_believed(number):
+            self.counts["received"] += 1
+            if found.round == self.codec.num_rounds:
+                self.members.done.add(number)
+            else:
+                self.rounds.inbox.put(found)
+            return
+        self.counts["rejected"] += 1
+        if isinstance(found, Rejected) and self.members.reject(number, found.reason) and found.other_run:
+            self._clock.beside(lambda: self._compare_plans(number))
+
+    def _compare_plans(self, number: int) -> None:
+        theirs = self.ask_json(number, "plan")
+        different = [name for name in self.entries if theirs.get(name) != self.entries[name]] if theirs else []
+        log.error(
+            "agent %d follows another plan: it differs in %s",
+            number, ", ".join(different) or "what it does not say when it is asked",
+        )  # fmt: skip
+
+    def answer(self, what: str, content: bytes) -> bytes | None:
+        """Answer a neighbour: the status, the plan, or what has a number behind it (`since/7`, `edge/2`)."""
+        if what == "status":
+            return json.dumps(self.status()).encode()
+        if what == "plan":
+            return json.dumps(self.entries).encode()
+        kind, _, number = what.partition("/")
+        if kind not in self.answers or not is_number(number):
+            return None
+        return self.answers[kind](int(number), content)
+
+    def _kept_since(self, round_: int, content: bytes) -> bytes:
+        return join(self._encoded(k, values) for k, values in self.rounds.outbox.since(round_))
+
+
+def is_number(word: str) -> bool:
+    """Whether a part of a key is a number that a node reads.
+
+    >>> [is_number(word) for word in ("17", "", "-1", "²", "9" * 5000)]
+    [True, False, False, False, False]
+    """
+    return word.isascii() and word.isdigit() and len(word) < 12

@@ -1,0 +1,225 @@
+"""A node's connections to its neighbours, by Zenoh: publish a message, receive theirs, ask for one that was missed.
+
+Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
+`edge/N` (asked by agent N alone: use a lost edge again), `status` and `plan` (asked for), `alive` (a token that
+vanishes with the process). There is no scouting: a node connects to the neighbours of its plan, or to the relay, and
+to nobody else. With TLS both sides of a connection show a certificate of the network's authority, and access control
+by the name in it lets a neighbour speak under its own name only, and hear only what this node says. A relay speaks
+for all neighbours: it has checked their names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from typing import Any
+
+from consilience.engines.peers.certificates import require_usable
+from consilience.engines.peers.settings import TLS, NodeSettings, split_endpoint
+from consilience.engines.peers.transport import Connect, Handlers, read_object
+from consilience.errors import NetworkError
+
+log = logging.getLogger("consilience.peers")
+ROOT = "consilience/agent"
+SPOKEN = ["put", "reply", "declare_queryable", "liveliness_token"]
+HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
+NO_SCOUTING = {"multicast": {"enabled": False}, "gossip": {"enabled": False}}
+LOGGED = "error,zenoh_link_tls=warn"
+"""Of what Zenoh logs: errors, and the connections that it refuses."""
+RELAY = "relay"
+"""The name in a relay's certificate."""
+
+OPERATOR = "operator"
+"""The name in the certificate of the one who may ask every node for its status."""
+
+
+def by_zenoh(settings: NodeSettings) -> Connect:
+    """How a node joins its network over real connections."""
+    return lambda handlers: ZenohTransport(settings, handlers)
+
+
+class ZenohTransport:
+    """The open connections of one node.
+
+    Args:
+        settings: who and where it and its neighbours are.
+        handlers: what it does with what arrives.
+    """
+
+    def __init__(self, settings: NodeSettings, handlers: Handlers) -> None:
+        import zenoh
+
+        self._zenoh, self.settings = zenoh, settings
+        zenoh.init_log_from_env_or(LOGGED)
+        if settings.listen is not None:
+            require_free_port(settings.listen)
+        if settings.tls is not None:
+            require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority)
+        try:
+            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings))))
+        except zenoh.ZError as error:
+            raise NetworkError(f"the node cannot join the network ({settings.place}): {error}") from None
+        own = f"{ROOT}/{settings.agent}"
+        self._publisher = self._session.declare_publisher(
+            f"{own}/message", congestion_control=zenoh.CongestionControl.BLOCK, express=True
+        )
+
+        def reply(query: Any) -> None:
+            sent = b"" if query.payload is None else query.payload.to_bytes()
+            content = handlers.answer(str(query.key_expr).removeprefix(f"{own}/"), sent)
+            if content is not None:
+                query.reply(query.key_expr, content)
+
+        asked = ("since/*", "edge/*", "status", "plan")
+        self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
+        for number in settings.neighbours:
+            heard, seen = self._heard_and_seen(number, handlers)
+            key = f"{ROOT}/{number}"
+            self._declared.append(self._session.declare_subscriber(f"{key}/message", heard))
+            self._declared.append(self._session.liveliness().declare_subscriber(f"{key}/alive", seen, history=True))
+        self._declared.append(self._session.liveliness().declare_token(f"{own}/alive"))
+
+    def _heard_and_seen(self, number: int, handlers: Handlers) -> tuple[Any, Any]:
+        """What to do with a neighbour's message, and with its coming and going."""
+
+        def heard(sample: Any) -> None:
+            handlers.receive(number, sample.payload.to_bytes())
+
+        def seen(sample: Any) -> None:
+            handlers.change(number, sample.kind == self._zenoh.SampleKind.PUT)
+
+        return heard, seen
+
+    def publish(self, content: bytes) -> None:
+        """Send a message to all neighbours that are connected."""
+        self._publisher.put(content)
+
+    def ask(self, neighbour: int, what: str, seconds: float, content: bytes | None = None) -> bytes | None:
+        """What a neighbour answers to `what`, or `None` if it does not within so many seconds."""
+        for reply in self._session.get(f"{ROOT}/{neighbour}/{what}", timeout=seconds, payload=content):
+            if reply.ok is not None:
+                return reply.ok.payload.to_bytes()
+        return None
+
+    def close(self) -> None:
+        """Leave the network."""
+        for one in self._declared:
+            one.undeclare()
+        self._session.close()
+
+
+def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> dict[str, Any] | None:
+    """What a node says of itself, asked by the operator; `None` if it does not answer."""
+    import zenoh
+
+    zenoh.init_log_from_env_or("off")
+    scheme = "tcp" if operator is None else "tls"
+    wanted = {
+        "mode": "client",
+        "connect": {
+            "endpoints": [f"{scheme}/{settings.relay or settings.listen}"],
+            "timeout_ms": int(1000 * seconds),
+            "exit_on_failure": True,
+        },
+        "scouting": NO_SCOUTING,
+        **({} if operator is None else {"transport": {"link": {"tls": tls_entries(operator)}}}),
+    }
+    try:
+        with zenoh.open(zenoh.Config.from_json5(json.dumps(wanted))) as session:
+            for reply in session.get(f"{ROOT}/{settings.agent}/status", timeout=seconds):
+                if reply.ok is not None:
+                    return read_object(reply.ok.payload.to_bytes()) or None
+    except zenoh.ZError:
+        return None
+    return None
+
+
+def configuration(settings: NodeSettings) -> dict[str, Any]:
+    """Zenoh's configuration of a node."""
+    scheme = "tcp" if settings.tls is None else "tls"
+    called = [place for number, place in settings.neighbours.items() if number < settings.agent]
+    found: dict[str, Any] = {
+        "mode": "peer" if settings.relay is None else "client",
+        "listen": {"endpoints": [] if settings.listen is None else [f"{scheme}/{settings.listen}"]},
+        "connect": {
+            "endpoints": [f"{scheme}/{place}" for place in (called if settings.relay is None else [settings.relay])],
+            "timeout_ms": -1,
+            "exit_on_failure": False,
+            "retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 2},
+        },
+        "scouting": NO_SCOUTING,
+    }
+    if settings.tls is not None:
+        found["transport"] = {"link": {"tls": tls_entries(settings.tls)}}
+        found["access_control"] = _access_control(settings)
+    return found
+
+
+def tls_entries(tls: TLS) -> dict[str, Any]:
+    """Zenoh's entries for mutual TLS, the same files for calls and for being called."""
+    own = {"certificate": str(tls.certificate), "private_key": str(tls.key)}
+    return {
+        "root_ca_certificate": str(tls.authority),
+        "enable_mtls": True,
+        "verify_name_on_connect": True,
+        **{f"{side}_{name}": value for side in ("listen", "connect") for name, value in own.items()},
+    }
+
+
+def _access_control(settings: NodeSettings) -> dict[str, Any]:
+    """Who may say and hear what: a neighbour speaks under its own name only, and hears this node only."""
+    own = f"{ROOT}/{settings.agent}"
+    own_keys = open_keys(settings.agent)
+    rules = [rule("speak", "egress", SPOKEN, f"{own}/**"), rule("be heard", "ingress", HEARD, *own_keys)]
+    used: dict[str, list[str]] = {}
+    for number in settings.neighbours:
+        theirs = f"{ROOT}/{number}/**"
+        rules.append(rule(f"hear {number}", "ingress", SPOKEN, theirs))
+        rules.append(rule(f"ask {number}", "egress", HEARD, theirs))
+        rules.append(rule(f"give {number} its edge", "ingress", ["query"], f"{own}/edge/{number}"))
+        name = f"agent-{number}" if settings.relay is None else RELAY
+        used.setdefault(name, ["speak", "be heard"]).extend(
+            (f"hear {number}", f"ask {number}", f"give {number} its edge")
+        )
+    if settings.relay is None:
+        rules.append(rule("status", "ingress", ["query"], f"{own}/status"))
+        rules.append(rule("answer", "egress", ["reply", "declare_queryable"], f"{own}/status"))
+        used[OPERATOR] = ["status", "answer"]
+    return access_control(rules, used)
+
+
+def open_keys(agent: int) -> list[str]:
+    """What all neighbours of an agent may hear and ask for; the key `edge/N` is for neighbour N alone."""
+    return [f"{ROOT}/{agent}/{what}" for what in ("message", "alive", "status", "plan", "since/*")]
+
+
+def rule(name: str, flow: str, messages: list[str], *keys: str) -> dict[str, Any]:
+    """A rule of Zenoh's access control that allows some kinds of messages about some keys in one direction."""
+    return {"id": name, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [*keys]}
+
+
+def access_control(rules: list[dict[str, Any]], used: dict[str, list[str]]) -> dict[str, Any]:
+    """Zenoh's access control: by the name in a certificate, the rules for its holder; all else is denied."""
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": [{"id": name, "cert_common_names": [name]} for name in used],
+        "policies": [{"rules": names, "subjects": [name]} for name, names in used.items()],
+    }
+
+
+def require_free_port(place: str) -> None:
+    """Say clearly that a port is taken, which the network library says less clearly."""
+    host, port = split_endpoint(place)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise NetworkError(
+            f"nothing can listen on {place} here ({error.strerror or error}): is another node running there? If "
+            "not, choose another port in this file and in the files of those who connect to it"
+        ) from None

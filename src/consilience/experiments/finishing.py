@@ -1,0 +1,75 @@
+"""What is made of a run whose steps are all stored: its summary, its experiment's comparisons, the theory's word."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from consilience.errors import ConditionError, ProblemError
+from consilience.experiments.catalogue import find
+from consilience.planning.assessment_values import TOLERANCE, described
+from consilience.planning.assessments import Sampled, assess_run
+from consilience.problems import Problem
+from consilience.runs.directory import RunDirectory
+from consilience.runs.files import disk_errors, write_json
+from consilience.runs.summary import flat_draws, summarise
+
+log = logging.getLogger("consilience")
+ShowShare = Callable[[float], None]
+
+
+def finish_run(
+    run: RunDirectory,
+    problem: Problem | None,
+    *,
+    theory: bool = False,
+    show: ShowShare = lambda _: None,
+    resume_command: str = "",
+    extra: Callable[[dict[str, Any]], dict[str, Any]] = lambda summary: {},
+) -> None:
+    """Write the summary of a complete run, with what its experiment adds, and what the theory says about it.
+
+    Args:
+        run: the run.
+        problem: what it inferred; without it, or with a part of the data, what needs all data is left out.
+        theory: hold it against the theorems too, which takes some seconds.
+        show: called with the share of the experiment's comparisons that is done.
+        resume_command: what to say to the shell if the disk refuses.
+        extra: from a summary to further entries.
+    """
+    kept = f" All draws are safe; `{resume_command}` finishes the run." if resume_command else ""
+    whole = problem is not None and problem.network_size is None
+    with disk_errors(run.path, kept):
+        summary = summarise(run)
+        experiment = find(run.plan.problem)
+        analysed = experiment is not None and problem is not None and (whole or not experiment.needs_all_data)
+        if experiment is not None and problem is not None and analysed:
+            experiment.analyse(run, problem, summary, show)
+        run.update_status(analysed=analysed)
+        write_json(run.path / "summary.json", {**summary, **extra(summary)})
+    if theory and problem is not None and whole:
+        write_run_theory(run, problem)
+
+
+def write_run_theory(run: RunDirectory, problem: Problem) -> None:
+    """Hold a finished run against the theory; the run is complete whether or not there is an answer for it."""
+    try:
+        draws, _ = flat_draws(run, np.arange(run.plan.num_agents))
+        metrics = run.metrics
+        sampled = Sampled(
+            metrics["step"].to_numpy(),
+            metrics["consensus_error"].to_numpy().mean(0),
+            draws.mean(1).reshape(-1, draws.shape[-1]),
+        )
+        values = described(assess_run(run.plan, problem, sampled), TOLERANCE)
+    except (ProblemError, ConditionError) as error:  # too large, not known well enough, or another sampler
+        log.info("no theory for this run: %s", error)
+        return
+    except Exception as error:  # a run must not fail for it
+        log.warning("the theory failed for this run: %r", error)
+        return
+    with disk_errors(run.path):
+        write_json(run.path / "theory.json", values)

@@ -1,0 +1,64 @@
+"""The largest curvature of the agents' potentials where they start, by power iteration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from consilience.kernel.gradients import MANY_PARAMETERS, local_gradient
+from consilience.kernel.parameters import Parameters, initial_positions
+from consilience.kernel.randomness import Purpose, agent_keys
+from consilience.problems import Problem
+
+_ROWS = 256
+_ROWS_OF_LARGE_MODELS = 64
+_POWER_ITERATIONS = 30
+
+
+def largest_curvature(problem: Problem, seed: int, dtype: str, agents: np.ndarray | None = None) -> float:
+    """The largest curvature `max_i λ_max(∇²U_i)` where the agents of a run with that seed start, estimated.
+
+    Power iteration with Hessian-vector products, on up to 256 rows of each shard (64 for a large model), scaled up to
+    all of it. `agents` are the numbers of those whose shards the problem has, if it has not all of them.
+    """
+    with jax.enable_x64(dtype == "float64"):
+        return _largest_curvature(
+            problem, seed, jnp.dtype(dtype), np.arange(problem.num_agents) if agents is None else agents
+        )
+
+
+def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarray) -> float:
+    parameters = Parameters.of(problem, dtype)
+    keys = agent_keys(seed, Purpose.INIT, np.arange(1), agents)
+    start = initial_positions(problem, parameters, keys, dtype)[0]
+    most = _ROWS if parameters.size <= MANY_PARAMETERS else _ROWS_OF_LARGE_MODELS
+    rows = int(min(most, problem.shard_sizes.max()))
+    used = np.minimum(problem.shard_sizes, rows)
+    weights = jnp.asarray(np.arange(rows) < used[:, None], dtype)
+    data = jax.tree.map(lambda leaf: leaf[:, :rows], problem.stacked_shards(dtype))
+    gradient = local_gradient(problem, parameters)
+
+    def one_agent(w: jax.Array, shard: Any, weights: jax.Array, scale: jax.Array) -> jax.Array:
+        def hessian_times(v: jax.Array) -> jax.Array:
+            return jax.jvp(lambda w: gradient(w, shard, weights, scale), (w,), (v,))[1]
+
+        def iterate(_: int, v: jax.Array) -> jax.Array:
+            product = hessian_times(v)
+            return product / (jnp.linalg.norm(product) + jnp.finfo(dtype).tiny)
+
+        first = jax.random.normal(jax.random.key(0), w.shape, dtype)
+        v = jax.lax.fori_loop(0, _POWER_ITERATIONS, iterate, first / jnp.linalg.norm(first))
+        return v @ hessian_times(v)  # negative where the potential curves downwards, which is no stiffness
+
+    scale = jnp.asarray(problem.shard_sizes / used, dtype)
+
+    @jax.jit
+    def by_agent(*arrays: Any) -> jax.Array:
+        """One agent after the other: all at once could need a lot of memory."""
+        return jax.lax.map(lambda own: one_agent(*own), arrays)
+
+    curvatures = by_agent(start, data, weights, scale)
+    return max(0.0, float(jnp.nanmax(jnp.where(jnp.isfinite(curvatures), curvatures, 0.0))))

@@ -1,0 +1,135 @@
+"""Gradients of the agents' potentials: of one agent, and of all agents and chains at once.
+
+How they are computed depends on the size of the model, never on timing:
+
+- *few parameters*: every row of every agent and chain is one lane of a single long axis;
+- *some*: mapped over agents and chains side by side (`vmap`);
+- *many*: one agent after the other, a few rows at a time. The gradient of a sum over rows is the sum of gradients, so
+  what a few rows need stays in cache, and memory does not grow with the minibatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from consilience.kernel.parameters import Parameters, potential
+from consilience.problems import Problem
+
+_FEW_PARAMETERS = 8
+MANY_PARAMETERS = 5000
+_ROWS_AT_ONCE = 32
+
+Gradient = Callable[[jax.Array, Any, jax.Array | None, Any], jax.Array]
+NetworkGradients = Callable[[jax.Array, Any, jax.Array | None, jax.Array, bool], jax.Array]
+
+
+def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
+    """The function `(w, rows, row_weights, scale) -> ∇U_i(w)` over the flat vector `w`.
+
+    `row_weights` (or `None` for all ones) multiplies each row's log-likelihood and `scale` their sum: 1 for a
+    full shard, `m_i/B` for a minibatch.
+    """
+
+    def whole(w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any) -> jax.Array:
+        return jax.grad(lambda w: potential(problem, parameters, w, rows, row_weights, scale))(w)
+
+    if parameters.size <= MANY_PARAMETERS:
+        return whole
+
+    def likelihood(w: jax.Array, rows: Any, row_weights: jax.Array | None) -> jax.Array:
+        def total(w: jax.Array) -> jax.Array:
+            each = problem.log_likelihood(parameters.unravel(w), rows)
+            return each.sum() if row_weights is None else (each * row_weights).sum()
+
+        return jax.grad(total)(w)
+
+    def in_parts(w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any) -> jax.Array:
+        count = jax.tree.leaves(rows)[0].shape[0]
+        parts = count // _ROWS_AT_ONCE
+        used = parts * _ROWS_AT_ONCE
+
+        def split(leaf: jax.Array) -> jax.Array:
+            return leaf[:used].reshape(parts, _ROWS_AT_ONCE, *leaf.shape[1:])
+
+        def add(total: jax.Array, part: Any) -> tuple[jax.Array, None]:
+            return total + likelihood(w, *part), None
+
+        given = (rows, row_weights)
+        total = jnp.zeros_like(w)
+        if parts:
+            total, _ = jax.lax.scan(add, total, jax.tree.map(split, given))
+        if used < count:
+            total = total + likelihood(w, *jax.tree.map(lambda leaf: leaf[used:], given))
+        prior = jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))(w)
+        return -scale * total - problem.prior_share * prior
+
+    return in_parts
+
+
+def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradients:
+    """The gradients of all chains and agents at once: `(positions, rows, row_weights, scale, rows_per_chain)`.
+
+    Shapes: positions and gradients `(chains, agents, size)`; rows `(agents, rows, …)`, or `(chains, agents,
+    rows, …)` if every chain has its own; row weights `(agents, rows)` or `None`; scale `(agents,)`.
+
+    With few parameters every row of every agent and chain becomes one lane of a single long axis, and the rows
+    are then summed by one product. Compilers vectorise over one long axis, not over several short ones (measured on
+    CPU, mixture: 2 to 5 times faster for many chains or agents, no slower for one). With many parameters it would
+    cost memory for nothing.
+    """
+    one_agent = local_gradient(problem, parameters)
+    if parameters.size > MANY_PARAMETERS:
+        return one_after_the_other(one_agent)
+    if parameters.size > _FEW_PARAMETERS:
+        one_chain = jax.vmap(one_agent)
+        shared = jax.vmap(one_chain, in_axes=(0, None, None, None))
+        own = jax.vmap(one_chain, in_axes=(0, 0, None, None))
+        return lambda w, rows, weights, scale, rows_per_chain: (own if rows_per_chain else shared)(
+            w, rows, weights, scale
+        )
+
+    def one_row(w: jax.Array, row: Any) -> Any:
+        single = jax.tree.map(lambda leaf: leaf[None], row)
+        return jax.grad(lambda tree: problem.log_likelihood(tree, single)[0])(parameters.unravel(w))
+
+    def all_rows(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> jax.Array:
+        num_rows = jax.tree.leaves(rows)[0].shape[2 if rows_per_chain else 1]
+        lanes = (*w.shape[:2], num_rows)
+
+        def to_lanes(leaf: jax.Array) -> jax.Array:
+            rest = leaf.shape[len(lanes) if rows_per_chain else len(lanes) - 1 :]
+            return jnp.broadcast_to(leaf, (*lanes, *rest)).reshape(-1, *rest)
+
+        where = jnp.broadcast_to(w[:, :, None], (*lanes, w.shape[-1])).reshape(-1, w.shape[-1])
+        each = jax.vmap(one_row)(where, jax.tree.map(to_lanes, rows))
+        ones = jnp.ones(num_rows, w.dtype)
+
+        def total(leaf: jax.Array) -> jax.Array:
+            by_row = leaf.reshape(*lanes, -1)
+            if weights is not None:
+                by_row = by_row * weights[:, :, None]
+            return jnp.moveaxis(by_row, 2, -1) @ ones
+
+        likelihood = jnp.concatenate([total(leaf) for leaf in jax.tree.leaves(each)], -1)
+        prior = jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))
+        return -scale[:, None] * likelihood - problem.prior_share * jax.vmap(jax.vmap(prior))(w)
+
+    return all_rows
+
+
+def one_after_the_other(one_agent: Gradient) -> NetworkGradients:
+    """The gradients of all chains and agents from that of one, in turn: what one needs is needed once."""
+
+    def all_agents(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> jax.Array:
+        def one_chain(positions: jax.Array, rows: Any) -> jax.Array:
+            return jax.lax.map(lambda own: one_agent(*own), (positions, rows, weights, scale))
+
+        if rows_per_chain:
+            return jax.lax.map(lambda own: one_chain(*own), (w, rows))
+        return jax.lax.map(lambda positions: one_chain(positions, rows), w)
+
+    return all_agents

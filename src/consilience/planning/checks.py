@@ -1,0 +1,65 @@
+"""What can be said about a plan before it runs: is it stable, and is it inside the paper's theorems?
+
+The sampler itself answers (`Sampler.findings`); what is said here holds for every one. The paper's own experiments
+give two warnings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from consilience.errors import UnstableError
+from consilience.plans import Plan
+from consilience.samplers import Finding
+
+if TYPE_CHECKING:
+    from consilience.problems import Problem
+
+
+def check(plan: Plan, problem: Problem | None = None, curvature: float | None = None) -> list[Finding]:
+    """Check a plan, and its step size against the problem's curvature if the problem or the curvature is given.
+
+    >>> from consilience import dula, graphs
+    >>> plan = Plan(graph=graphs.star(10), sampler=dula(1e-3, 0.3), num_steps=100)
+    >>> [finding.topic for finding in check(plan) if finding.level == "error"]
+    ['consensus step']
+    """
+    if curvature is None and problem is not None:
+        from consilience.kernel.curvature import largest_curvature
+
+        curvature = largest_curvature(problem, plan.seed, plan.dtype)
+    return [_graph(plan), *plan.sampler.findings(plan.graph, plan.num_steps, curvature), *_temperature(plan)]
+
+
+def counted(num_agents: int) -> str:
+    """So many agents, in words."""
+    return f"{num_agents:,} agent{'s' if num_agents != 1 else ''}"
+
+
+def require_stable(findings: list[Finding]) -> None:
+    """Raise an error for a plan that cannot stay bounded."""
+    errors = [str(finding) for finding in findings if finding.level == "error"]
+    if errors:
+        raise UnstableError("; ".join(errors))
+
+
+def _graph(plan: Plan) -> Finding:
+    graph = plan.graph
+    return Finding(
+        "ok",
+        "graph",
+        f"{graph.name} of {counted(graph.num_agents)}, {graph.num_edges} edges, connected"
+        + (
+            f"; λ₂ = {graph.algebraic_connectivity:.4g}, λ_max = {graph.largest_eigenvalue:.4g}"
+            if graph.num_edges
+            else ""
+        ),
+    )
+
+
+def _temperature(plan: Plan) -> list[Finding]:
+    temperature = plan.sampler.temperature
+    if temperature == 1:
+        return []
+    what = "optimises, it does not sample" if temperature == 0 else "samples another law than the posterior"
+    return [Finding("warning", "temperature", f"temperature {temperature:g} {what}", "use 1 for the posterior")]

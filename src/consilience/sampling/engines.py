@@ -1,0 +1,250 @@
+"""The engines as a user names them: values with one protocol, each brings a run to its end.
+
+    Simulate()               all agents in this process; the default
+    Mesh(devices=4)          agents spread over devices, of one process or of several
+    Peers()                  every agent a node with its own connections, over TLS on this machine
+
+A run that is there is continued, whatever the engine: that is how a run is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+
+import jax
+from pydantic import Field
+
+from consilience import experiments
+from consilience.engines.mesh.devices import DeviceSettings, prepare_devices
+from consilience.engines.mesh.engine import MeshSimulation, own_agents
+from consilience.engines.mesh.joining import is_alone, is_first, part
+from consilience.engines.mesh.team import together
+from consilience.engines.simulate import Simulation
+from consilience.errors import InputError, MeshError
+from consilience.experiments.finishing import finish_run
+from consilience.plans import Plan
+from consilience.problems import Problem
+from consilience.runs.companion import NoCompanion
+from consilience.runs.directory import RunDirectory, require_free
+from consilience.runs.life import live
+from consilience.runs.loop import Progress, ShowProgress
+from consilience.validation import Record
+
+T = TypeVar("T")
+ShowNodes = Callable[[list[dict[str, Any]]], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an engine is to do.
+
+    Attributes:
+        path: the run's directory.
+        plan: what to sample.
+        problem: what to infer, if it is not to be loaded by the plan's entry `problem`.
+        progress: called now and then with how far the run is.
+        checkpoint_seconds: how often to write a checkpoint.
+        theory: hold the finished run against the theorems too.
+        show_nodes: called now and then with what each node says of itself, if there are nodes.
+    """
+
+    path: Path
+    plan: Plan
+    problem: Problem | None = None
+    progress: ShowProgress | None = None
+    checkpoint_seconds: float = 10.0
+    theory: bool = False
+    show_nodes: ShowNodes = lambda _: None
+
+    @property
+    def resume_command(self) -> str:
+        """What to say to the shell to resume it."""
+        return f"consilience resume {self.path}"
+
+    def show_share(self, share: float) -> None:
+        """Show how much of what follows sampling is done."""
+        if self.progress is not None:
+            steps = self.plan.num_steps
+            self.progress(Progress(steps, steps, 0.0, {}, share))
+
+
+class Engine(Protocol):
+    """Where sampling happens."""
+
+    name: ClassVar[str]
+
+    def require_room(self, path: Path | None) -> None:
+        """Check that a new run may be made at a place; `None` is a temporary one."""
+
+    def require_studies(self) -> None:
+        """Check that it can sample the several networks of a study, one after the other."""
+
+    def attempt(self, action: Callable[[], T]) -> T:
+        """What a function returns that may fail in one of several processes alone; all of them stop if it does."""
+
+    def run(self, task: Task) -> None:
+        """Bring a run to its end, from its beginning or from where it was left."""
+
+
+class Simulate(Record):
+    """All agents of all chains in this process.
+
+    >>> Simulate().name
+    'simulate'
+    """
+
+    name: ClassVar[str] = "simulate"
+
+    def require_room(self, path: Path | None) -> None:
+        """Nothing may be there."""
+        if path is not None:
+            require_free(path)
+
+    def require_studies(self) -> None:
+        """It can."""
+
+    def attempt(self, action: Callable[[], T]) -> T:
+        """There is one process."""
+        return action()
+
+    def run(self, task: Task) -> None:
+        """Bring a run to its end."""
+        problem = task.problem or experiments.load_problem(task.plan)
+
+        def finish(run: RunDirectory) -> None:
+            finish_run(run, problem, theory=task.theory, show=task.show_share, resume_command=task.resume_command)
+
+        with jax.enable_x64(task.plan.dtype == "float64"):
+            live(
+                task.path, self.name, Simulation(problem, task.plan), NoCompanion(task.resume_command), finish,
+                progress=task.progress, checkpoint_seconds=task.checkpoint_seconds,
+            )  # fmt: skip
+
+
+class Mesh(Record):
+    """Agents spread over the devices of one process, or of several that have joined.
+
+    Attributes:
+        devices: how many devices to use, of all processes together; by default all there are.
+        model_devices: over how many devices the parameters of an agent are spread.
+
+    >>> Mesh(devices=4).model_devices
+    1
+    """
+
+    name: ClassVar[str] = "mesh"
+    mistake: ClassVar[type[InputError]] = MeshError
+
+    devices: Annotated[int, Field(ge=1)] | None = None
+    model_devices: Annotated[int, Field(ge=1)] = 1
+
+    def require_room(self, path: Path | None) -> None:
+        """Nothing may be there; the first process looks."""
+        if path is None and not is_alone():
+            raise MeshError("several processes need a directory that all of them see: give `out`")
+        together(lambda: require_free(path) if path is not None and is_first() else None)
+
+    def require_studies(self) -> None:
+        """A mesh samples one network."""
+        raise MeshError("a mesh samples one network: say which with --agents")
+
+    def attempt(self, action: Callable[[], T]) -> T:
+        """All processes succeed, or all stop."""
+        return together(action)
+
+    def run(self, task: Task) -> None:
+        """Bring a run to its end, together with the other processes."""
+        prepare_devices(self.devices)
+        settings = DeviceSettings(devices=self.devices, model_devices=self.model_devices)
+        problem = together(lambda: task.problem or self._load(task.plan, settings))
+
+        def finish(run: RunDirectory) -> None:
+            """The first of the processes finishes; what needs all data is left out if it cannot have it."""
+            if not is_alone():
+                part()
+            if is_first():
+                finish_run(
+                    run, _whole(problem, task), theory=task.theory, show=task.show_share,
+                    resume_command=task.resume_command,
+                )  # fmt: skip
+
+        with jax.enable_x64(task.plan.dtype == "float64"):
+            stepper = MeshSimulation(problem, task.plan, settings)
+            live(
+                task.path, self.name, stepper, NoCompanion(task.resume_command), finish, progress=task.progress,
+                checkpoint_seconds=task.checkpoint_seconds,
+            )  # fmt: skip
+
+    def _load(self, plan: Plan, settings: DeviceSettings) -> Problem:
+        """What a plan names, with the shards of this process's agents; with all of them if it is alone."""
+        agents = None if is_alone() else own_agents(plan, settings).tolist()
+        return experiments.load_problem(plan, agents)
+
+
+def _whole(problem: Problem, task: Task) -> Problem:
+    """The problem with all data, if an experiment or the theory asks for it and it can be had."""
+    experiment = experiments.find(task.plan.problem)
+    if problem.network_size is not None and experiment and (task.theory or experiment.needs_all_data):
+        return experiments.load_problem(task.plan)
+    return problem
+
+
+class Peers(Record):
+    """Every agent a node with its own connections, over TLS on this machine.
+
+    Each node is a process if the plan names its problem, so that it can load its own shard; nodes of a problem that
+    exists in this process alone are its threads. Over several machines: `consilience network init`, and a
+    `consilience node` beside each shard.
+
+    Attributes:
+        on_loss: what a node does without a neighbour: `wait` for it, or `continue` with the others.
+        patience: after how many silent seconds a neighbour counts as lost, if nodes continue.
+    """
+
+    name: ClassVar[str] = "peers"
+
+    on_loss: Literal["wait", "continue"] = "wait"
+    patience: Annotated[float, Field(gt=0)] = 30.0
+
+    def require_room(self, path: Path | None) -> None:
+        """Nothing may be there."""
+        if path is not None:
+            require_free(path)
+
+    def require_studies(self) -> None:
+        """It samples one network, the study's main one, so there is nothing to refuse."""
+
+    def attempt(self, action: Callable[[], T]) -> T:
+        """There is one process that makes the others."""
+        return action()
+
+    def run(self, task: Task) -> None:
+        """Make a network inside the run's directory, run all its nodes here, and merge what they stored."""
+        from consilience.engines.peers import require_packages
+
+        require_packages()
+        from consilience.deployment.local_network import run_here
+
+        run_here(
+            task.plan, task.path, task.problem, theory=task.theory, show=task.show_nodes, on_loss=self.on_loss,
+            patience=self.patience, checkpoint_seconds=task.checkpoint_seconds,
+        )  # fmt: skip
+
+
+ENGINES: dict[str, type[Simulate] | type[Mesh] | type[Peers]] = {one.name: one for one in (Simulate, Mesh, Peers)}
+
+
+def engine_named(engine: str | Engine) -> Engine:
+    """The engine of a name, with its defaults, or the engine itself.
+
+    >>> engine_named("mesh")
+    Mesh(devices=None, model_devices=1)
+    """
+    if not isinstance(engine, str):
+        return engine
+    if engine not in ENGINES:
+        raise InputError(f"unknown engine {engine!r}: choose one of {', '.join(ENGINES)}")
+    return ENGINES[engine]()

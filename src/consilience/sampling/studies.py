@@ -1,0 +1,111 @@
+"""A study: several runs of one experiment, and one report that compares them.
+
+    STUDY/
+      study.json            which experiment, which runs
+      agents-1/, agents-5/  the runs
+      summary.json          the main network's summary, with `results` that compare all
+      figures/*.png, report.html
+
+Interrupted, it resumes with the runs that are not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from consilience.errors import RunError
+from consilience.experiments import EXPERIMENTS
+from consilience.plans import Plan
+from consilience.reports import Section, render_page
+from consilience.reports.run_report import details, theory_of
+from consilience.reports.tables import shown
+from consilience.runs.directory import require_free
+from consilience.runs.files import disk_errors, read_json, write_json
+from consilience.runs.loop import ShowProgress
+from consilience.sampling.run import Run
+from consilience.sampling.sample import is_finished, resume, sample
+
+ShowRun = Callable[[Plan], ShowProgress | None]
+
+
+def start_study(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun) -> None:
+    """Run every plan of a study, each in a directory of its own.
+
+    Args:
+        name: the experiment.
+        plans: by the names of the runs.
+        out: the study's directory.
+        show: called before each run; returns what shows its progress.
+    """
+    require_free(out)
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        runs = {directory: plan.to_toml() for directory, plan in plans.items()}
+        write_json(out / "study.json", {"format": 1, "experiment": name, "runs": runs})
+    continue_study(out, show)
+
+
+def continue_study(path: Path, show: ShowRun) -> None:
+    """Do what is left of a study, then compare its runs."""
+    study = read_json(path / "study.json")
+    experiment = EXPERIMENTS[study["experiment"]]
+    for directory, document in study["runs"].items():
+        plan = Plan.from_toml(document)
+        where = path / directory
+        if (where / "plan.toml").exists():
+            if not is_finished(where):
+                resume(where, progress=show(plan), theory=True)
+        else:
+            sample(experiment.problem_of(plan), plan, where, progress=show(plan), theory=True)
+    _compare(path)
+
+
+def report_study(path: Path) -> Path:
+    """Redraw the study's report and the reports of its runs."""
+    study, runs = read_json(path / "study.json"), study_runs(path)
+    experiment = EXPERIMENTS[study["experiment"]]
+    for run in runs.values():
+        run.report()
+    summaries = {name: run.summary for name, run in runs.items()}
+    main = runs.get(experiment.main) or next(iter(runs.values()))
+    sizes = ", ".join(map(str, sorted({run.plan.num_agents for run in runs.values()})))
+    facts = {
+        "networks": f"{sizes} agents",
+        "graph": main.plan.graph.name,
+        "steps": shown(main.plan.num_steps),
+        "chains": shown(main.plan.num_chains),
+        "sampling": f"{sum(s['timing']['sampling_seconds'] for s in summaries.values()):.1f} s",
+        "steps per second": shown(main.summary["timing"]["steps_per_second"]),
+    }
+    subtitle = f"Networks of {sizes} agents sample the same posterior"
+    folded = {f"{run_name}: {name}": text for run_name, run in runs.items() for name, text in details(run).items()}
+    verdict = Section("Verdict", experiment.verdict(summaries))
+    sections = [verdict, *experiment.study_sections(runs), *theory_of(main)]
+    return render_page(path, experiment.title, subtitle, facts, sections, folded)
+
+
+def is_study(path: Path) -> bool:
+    """Whether a directory holds a study."""
+    return (path / "study.json").is_file()
+
+
+def _compare(path: Path) -> None:
+    study, runs = read_json(path / "study.json"), study_runs(path)
+    experiment = EXPERIMENTS[study["experiment"]]
+    summaries: dict[str, dict[str, Any]] = {name: run.summary for name, run in runs.items()}
+    main = summaries.get(experiment.main) or next(iter(summaries.values()))
+    with disk_errors(path):
+        write_json(path / "summary.json", {**main, **experiment.study_results(summaries)})
+
+
+def study_runs(path: Path) -> dict[str, Run]:
+    """The runs of a complete study by name."""
+    directories = {name: path / name for name in read_json(path / "study.json")["runs"]}
+    missing = [str(where) for where in directories.values() if not (where / "summary.json").exists()]
+    if missing:
+        raise RunError(
+            f"the study {path} is not complete ({', '.join(missing)}): finish it with `consilience resume {path}`"
+        )
+    return {name: Run(where) for name, where in directories.items()}

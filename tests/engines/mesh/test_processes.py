@@ -1,0 +1,145 @@
+"""Several real processes over Gloo: the draws of `simulate`, one store, each its own data, and going on."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+import zarr
+
+import consilience as cs
+from consilience.engines.mesh.layout import line_of_agents
+from consilience.engines.simulate import Simulation
+from tests.engines.mesh.processes import PROBLEM, SECONDS, SLURM, finished, is_free, meeting, team
+
+AGENTS = 7
+STEPS = 60
+RUN = ["run", "problem:one", "--agents", AGENTS, "--step-size", "1e-3", "--store-every", 3, "--json"]
+MARK = 123.0
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    return tmp_path
+
+
+def simulated(steps, graph="ring"):
+    """The same plan by `simulate`, in this process."""
+    names = {}
+    exec(PROBLEM, names)
+    shards = [names["one"](AGENTS, agent).shards[0] for agent in range(AGENTS)]
+    graph = cs.graphs.named(graph, AGENTS)
+    sampler = cs.dula(1e-3, 0.9 * graph.proven_consensus_limit)
+    plan = cs.Plan(graph=graph, sampler=sampler, num_steps=steps, store_every=3)
+    engine = Simulation(cs.models.linear_regression(shards), plan)
+    state, step, draws = engine.initial_state(), 0, []
+    while step < steps:
+        state, segment = engine.advance(state, step, min(engine.max_steps, steps - step))
+        step = segment.last_step
+        draws.append(segment.draws)
+    return np.concatenate(draws).transpose(1, 2, 0, 3)
+
+
+def on_mesh(options, steps=STEPS, graph="ring"):
+    return [[*RUN, "--steps", steps, "--graph", graph, "--engine", "mesh", "--out", "run", *own] for own in options]
+
+
+def draws_of(run):
+    """`(chains, agents, draws, …)`, agents in their own order."""
+    return cs.Run(run).draws["w"].sortby("agent").values
+
+
+def require_equal(draws, expected):
+    np.testing.assert_allclose(draws, expected, rtol=1e-4, atol=1e-5)
+
+
+def wait_for_checkpoint(run):
+    deadline = time.monotonic() + SECONDS
+    while not [path for path in (run / "checkpoints").glob("*") if path.name.isdigit()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def mark_first_draw(run):
+    """Change the first stored draw: a run that goes on from a checkpoint leaves it so."""
+    array = zarr.open_array(run / "draws.zarr" / "posterior" / "w", mode="r+")
+    array[:, :, 0] = MARK
+
+
+def require_gone_on(run, expected):
+    """All draws are the expected ones but for the first, which was not sampled again."""
+    draws = draws_of(run)
+    require_equal(draws[:, :, 1:], expected[:, :, 1:])
+    assert (draws[:, :, 0] == MARK).all()
+
+
+def slurm(count):
+    """The environments that Slurm would give to so many tasks on this machine; their port is one that is free."""
+    first = 65535 - 2**12 + 1
+    job = next(job for job in np.random.default_rng().permutation(2**12) if is_free(first + int(job)))
+    common = {**SLURM, "SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": str(count)}
+    return [{**os.environ, **common, "SLURM_PROCID": str(number)} for number in range(count)]
+
+
+def test_four_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_own_shards(place):
+    count = 4
+    environments = [
+        {**environment, "LOADED": str(place / f"loaded-{number}")} for number, environment in enumerate(slurm(count))
+    ]
+    with team(on_mesh([["--devices", count]] * count), place, environments) as made:
+        assert finished(made) == [(0, "")] * count
+    run = cs.Run(place / "run")
+    assert run.complete
+    assert run.summary["engine"] == "mesh"
+    expected = simulated(STEPS)
+    require_equal(draws_of(run.path), expected)
+    with pytest.raises(AssertionError):
+        require_equal(draws_of(run.path), expected[:, ::-1])
+    loaded = [set((place / f"loaded-{number}").read_text().split()) for number in range(count)]
+    assert set.union(*loaded) == {str(agent) for agent in range(AGENTS)}
+    assert sum(map(len, loaded)) == AGENTS
+
+
+def test_a_killed_process_stops_the_other_and_two_new_ones_go_on(place):
+    steps = 2000
+    options = [[*own, "--checkpoint-seconds", 0] for own in meeting(2)]
+    with team(on_mesh(options, steps), place) as made:
+        wait_for_checkpoint(place / "run")
+        made[1].kill()
+        code, said = finished(made)[0]
+    assert (code, "process 1 was lost" in said, "consilience resume run" in said) == (1, True, True), said
+    assert not cs.Run(place / "run").complete
+    kept = draws_of(place / "run")
+    assert kept.shape[2] > 0
+    expected = simulated(steps)
+    require_equal(kept, expected[:, :, : kept.shape[2]])
+    mark_first_draw(place / "run")
+    with team([["resume", "run", "--json", *own] for own in meeting(2)], place) as made:
+        assert finished(made) == [(0, "")] * 2
+    require_gone_on(place / "run", expected)
+
+
+def test_a_polite_stop_of_one_process_stops_all_and_one_with_three_devices_goes_on(place):
+    """On a graph whose agents are stored in another order than their own."""
+    steps, graph = 3000, "barbell"
+    assert (line_of_agents(cs.graphs.named(graph, AGENTS)) != np.arange(AGENTS)).any()
+    options = [[*own, "--checkpoint-seconds", 0] for own in meeting(2)]
+    with team(on_mesh(options, steps, graph), place) as made:
+        wait_for_checkpoint(place / "run")
+        made[1].terminate()
+        told = finished(made)
+    assert [code for code, _ in told] == [130, 130], told
+    assert cs.Run(place / "run").status["status"] == "interrupted"
+    mark_first_draw(place / "run")
+    with team([["resume", "run", "--devices", 3, "--json"]], place) as made:
+        assert finished(made) == [(0, "")]
+    require_gone_on(place / "run", simulated(steps, graph))
+
+
+def test_devices_are_made_before_anything_else_uses_jax(place):
+    """Both the choice of step sizes and the problem do."""
+    options = ["--steps", 40, "--auto", "--engine", "mesh", "--devices", 2, "--out", "run"]
+    with team([["run", "problem:one", "--agents", 4, "--json", *options]], place) as made:
+        assert finished(made) == [(0, "")]
+    assert cs.Run(place / "run").complete

@@ -1,0 +1,107 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.extend.random import threefry2x32_p
+from scipy import stats
+
+from consilience.kernel.randomness import (
+    Purpose,
+    agent_keys,
+    normals,
+    replaced_rows,
+    shuffled_row,
+    shuffled_rows,
+    threefry,
+)
+
+FALSE_ALARM = 1e-4
+
+
+def test_the_hash_is_the_one_of_jax():
+    words = [jax.random.bits(jax.random.key(i), (1000,), jnp.uint32) for i in range(4)]
+    for ours, theirs in zip(threefry(*words), threefry2x32_p.bind(*words), strict=True):
+        assert (ours == theirs).all()
+
+
+def test_keys_depend_on_seed_purpose_chain_and_agent_alone():
+    whole = agent_keys(3, Purpose.NOISE, np.arange(4), np.arange(6))
+    part = agent_keys(3, Purpose.NOISE, np.array([2]), np.array([1, 5]))
+    assert (jax.random.key_data(whole[2, jnp.array([1, 5])]) == jax.random.key_data(part[0])).all()
+    words = np.asarray(jax.random.key_data(whole)).reshape(-1, 2)
+    others = [
+        np.asarray(jax.random.key_data(agent_keys(seed, purpose, np.arange(4), np.arange(6)))).reshape(-1, 2)
+        for seed, purpose in ((4, Purpose.NOISE), (3, Purpose.BATCH))
+    ]
+    assert len(np.unique(np.concatenate([words, *others]), axis=0)) == 3 * 24
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_normals_do_not_depend_on_what_else_is_drawn(dtype):
+    with jax.enable_x64(dtype == "float64"):
+        keys = agent_keys(0, Purpose.NOISE, np.arange(2), np.arange(3))
+        many = np.asarray(normals(keys, jnp.arange(5, 15), 4, dtype)).reshape(10, 2, 3, 4)
+        one = np.asarray(normals(keys[1, 2], jnp.array([11]), 4, dtype))
+        assert many.dtype == dtype
+    np.testing.assert_allclose(one, many[6, 1, 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_normals_are_normal_and_uncorrelated(dtype):
+    """Kolmogorov–Smirnov and correlation tests, each with a false-alarm rate of 1e-4."""
+    with jax.enable_x64(dtype == "float64"):
+        keys = agent_keys(1, Purpose.NOISE, np.arange(2), np.arange(10))
+        drawn = np.asarray(normals(keys, jnp.arange(6000), 3, dtype), float).reshape(6000, 2, 10, 3)
+    assert stats.kstest(drawn.ravel(), "norm").pvalue > FALSE_ALARM
+    assert stats.kstest(1.02 * drawn.ravel(), "norm").pvalue < FALSE_ALARM  # the control: 2 % too wide
+    pairs = {
+        "chains": (drawn[:, 0], drawn[:, 1]),
+        "agents": (drawn[:, :, :-1], drawn[:, :, 1:]),
+        "steps": (drawn[:-1], drawn[1:]),
+        "entries": (drawn[..., :-1], drawn[..., 1:]),
+    }
+    for name, (first, second) in pairs.items():
+        assert stats.pearsonr(first.ravel(), second.ravel()).pvalue > FALSE_ALARM, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3000), st.integers(0, 2**32 - 1))
+def test_shuffled_row_is_a_permutation(size, seed):
+    keys = jax.random.bits(jax.random.key(seed), (8, 1), jnp.uint32)
+    places = np.minimum(np.arange(3000, dtype=np.uint32), size - 1)  # of one length, so that it is compiled once
+    rows = jax.jit(shuffled_row)(keys, places, np.uint32(size))[:size]
+    assert sorted(rows.tolist()) == list(range(size))
+
+
+@pytest.mark.parametrize(("size", "batch_size"), [(7, 3), (20, 20), (12, 4), (50, 7), (1, 1)])
+def test_every_row_is_used_once_in_every_epoch(size, batch_size):
+    key = agent_keys(0, Purpose.BATCH, np.arange(1), np.arange(1))[0, 0]
+    steps = jnp.arange(3 * size)  # 3 · batch_size whole epochs
+    rows = jax.jit(jax.vmap(lambda k: shuffled_rows(key, k, size, batch_size)))(steps)
+    epochs = np.asarray(rows).reshape(3 * batch_size, size)
+    assert (np.sort(epochs, 1) == np.arange(size)).all()
+    if size > 5:
+        assert len(np.unique(epochs, axis=0)) == len(epochs)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 20])
+@pytest.mark.parametrize("kind", ["shuffled", "identity"])
+def test_shuffles_are_uniform(size, kind):
+    """Chi-square over which row comes first, and which pair; false-alarm rate 1e-4. Unshuffled rows must fail."""
+    key = agent_keys(5, Purpose.BATCH, np.arange(1), np.arange(1))[0, 0]
+    epochs = 4000
+    rows = jax.vmap(lambda e: shuffled_rows(key, e, size, size))(jnp.arange(epochs))
+    rows = np.asarray(rows) if kind == "shuffled" else np.tile(np.arange(size), (epochs, 1))
+    first = np.bincount(rows[:, 0], minlength=size)
+    pairs = np.bincount(rows[:, 0] * size + rows[:, 1], minlength=size * size).reshape(size, size)
+    p_first = stats.chisquare(first).pvalue
+    p_pairs = stats.chisquare(pairs[~np.eye(size, dtype=bool)]).pvalue
+    assert (p_first > FALSE_ALARM and p_pairs > FALSE_ALARM) == (kind == "shuffled")
+
+
+def test_rows_with_replacement_are_uniform():
+    key = agent_keys(0, Purpose.BATCH, np.arange(1), np.arange(1))[0, 0]
+    rows = jax.vmap(lambda k: replaced_rows(key, k, 11, 5))(jnp.arange(2000))
+    assert stats.chisquare(np.bincount(np.asarray(rows).ravel(), minlength=11)).pvalue > FALSE_ALARM

@@ -1,0 +1,73 @@
+import pytest
+
+import consilience as cs
+from consilience.errors import UnstableError
+from consilience.planning.checks import check, largest_curvature, require_stable
+from consilience.theory import GaussianNetwork
+from tests.gaussian import regression
+
+
+def plan(graph=None, step_size=1e-4, consensus=0.1, temperature=1.0, num_steps=100):
+    sampler = cs.dula(step_size, consensus, temperature)
+    return cs.Plan(graph=graph or cs.graphs.ring(5), sampler=sampler, num_steps=num_steps)
+
+
+def levels(findings):
+    return {finding.topic: finding.level for finding in findings}
+
+
+def test_the_papers_own_setting_is_stable_but_outside_the_theorems():
+    schedule = cs.Polynomial(scale=0.48, offset=230, exponent=0.05)
+    paper = plan(consensus=schedule, step_size=cs.Polynomial(scale=0.2, offset=230, exponent=0.55))
+    found = levels(check(paper))
+    assert found["consensus step"] == "warning"
+    assert found["schedules"] == "warning"  # δ_2 = 1/2 + δ_1 exactly, which the condition excludes
+    require_stable(check(paper))
+
+
+def test_inside_the_theorems_nothing_is_remarked():
+    inside = plan(consensus=cs.Polynomial(scale=0.2, exponent=0.1), step_size=cs.Polynomial(scale=1e-4, exponent=0.7))
+    assert set(levels(check(inside, regression([5] * 5))).values()) == {"ok"}
+
+
+@pytest.mark.parametrize("graph", [cs.graphs.ring(5), cs.graphs.star(8), cs.graphs.complete(4)])
+def test_the_remedy_for_an_unstable_consensus_step_is_the_limit(graph):
+    limit = graph.stable_consensus_limit
+    with pytest.raises(UnstableError, match=f"below {limit:.4g}"):
+        require_stable(check(plan(graph, consensus=1.001 * limit)))
+    require_stable(check(plan(graph, consensus=0.999 * limit)))
+
+
+@pytest.mark.parametrize("sizes", [[20, 20, 20], [20, 9, 31], [5, 300, 40]])
+def test_curvature_is_that_of_the_hessian(sizes):
+    problem = regression(sizes, 4)
+    exact = GaussianNetwork.of(problem, cs.graphs.ring(3)).precisions
+    largest = max(float(_eigenvalues(block).max()) for block in exact)
+    made = cs.Plan(graph=cs.graphs.ring(3), sampler=cs.dula(1e-4, 0.1), num_steps=10)
+    # at most 256 rows of a shard are looked at and scaled up, so the third is an estimate
+    assert largest_curvature(made, problem) == pytest.approx(largest, rel=1e-2 if max(sizes) <= 256 else 0.1)
+
+
+def test_step_size_beyond_the_curvature_is_refused_and_one_below_runs(tmp_path):
+    problem = regression([20] * 3, 2)
+    curvature = max(
+        float(_eigenvalues(block).max()) for block in GaussianNetwork.of(problem, cs.graphs.ring(3)).precisions
+    )
+    limit = 2 / (3 * curvature)
+    ring = cs.graphs.ring(3)
+    with pytest.raises(UnstableError, match="step size is unstable"):
+        cs.sample(problem, plan(ring, step_size=1.1 * limit), tmp_path / "unstable")
+    assert not (tmp_path / "unstable").exists()
+    assert levels(check(plan(ring, step_size=0.95 * limit), problem))["step size"] == "warning"
+    assert levels(check(plan(ring, step_size=0.3 * limit), problem))["step size"] == "ok"
+
+
+def test_temperature_other_than_one_is_remarked():
+    assert levels(check(plan(temperature=0.0)))["temperature"] == "warning"
+    assert "temperature" not in levels(check(plan()))
+
+
+def _eigenvalues(matrix):
+    import numpy as np
+
+    return np.linalg.eigvalsh(matrix)
