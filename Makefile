@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench reproduce docs clean
+.PHONY: demo test test-slow lint bench reproduce docs clean
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -31,7 +31,10 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+
+test-slow: $(VENV)/.installed-test
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks

@@ -73,7 +73,7 @@ def initial_weights(problem: Problem) -> np.ndarray:
 
 
 def _mnist() -> Problem:
-    """The 60,000 training images, enlarged to 32 × 32 and dealt out in order."""
+    """The 60,000 training images, enlarged to 32 × 32 and split in order."""
     train = load("mnist", "train")
     enlarged = jax.jit(lambda images: jax.image.resize(images, (len(images), _SIDE, _SIDE), "linear"))
     shards = [

@@ -11,9 +11,10 @@ from pathlib import Path
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([
+    "consilience.cli.main",  # first, as for users: it prepares what JAX reads when it is loaded
     "arviz", "matplotlib.backends.backend_agg", "orbax.checkpoint", "ott", "zenoh",
-    "consilience.cli.display", "consilience.cli.main", "consilience.experiments", "consilience.deployment.networks",
-    "consilience.deployment.nodes", "consilience.sampling.studies",
+    "consilience.cli.display", "consilience.cli.network_display", "consilience.deployment.local_network",
+    "consilience.sampling.sample", "consilience.sampling.studies",
 ])  # fmt: skip
 
 

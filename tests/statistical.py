@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-FALSE_ALARM = 1e-4
+FALSE_ALARM = 1e-6
 """How often each of these tests would reject a correct sampler, over random seeds. The seeds are fixed."""
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from consilience.planning.suggestions import suggest
     from consilience.plans import Plan
     from consilience.problems import Curvature, Problem
-    from consilience.samplers import dula
+    from consilience.samplers import *  # noqa: F403 - the functions that make samplers
     from consilience.sampling.engines import Mesh, Peers, Simulate
     from consilience.sampling.run import Run
     from consilience.sampling.sample import resume, sample
@@ -38,7 +38,6 @@ _HOME = {
     "Simulate": "sampling.engines",
     "assess": "planning.assessments",
     "check": "planning.checks",
-    "dula": "samplers",
     "resume": "sampling.sample",
     "sample": "sampling.sample",
     "suggest": "planning.suggestions",
@@ -62,7 +61,6 @@ __all__ = [
     "check",
     "datasets",
     "diagnostics",
-    "dula",
     "graphs",
     "models",
     "predictive",
@@ -79,8 +77,15 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"consilience.{name}")
     if name in _HOME:
         return getattr(importlib.import_module(f"consilience.{_HOME[name]}"), name)
+    if not name.startswith("_") and name in _samplers():
+        return _samplers()[name]
     raise AttributeError(f"module 'consilience' has no attribute {name!r}")
 
 
+def _samplers() -> dict[str, Any]:
+    """The functions that make samplers, by name: those of the registry."""
+    return importlib.import_module("consilience.samplers").CONSTRUCTORS
+
+
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_samplers()]

@@ -15,7 +15,7 @@ def require_partition(parts, num_rows):
 @given(st.integers(1, 200), st.integers(1, 20), st.integers(0, 5))
 def test_equal_splits_are_equal_partitions(num_rows, num_agents, seed):
     if num_agents > num_rows:
-        with pytest.raises(DataError, match="cannot be dealt out"):
+        with pytest.raises(DataError, match="cannot be split"):
             splits.equal(num_rows, num_agents, seed)
         return
     parts = splits.equal(num_rows, num_agents, seed)

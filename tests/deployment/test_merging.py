@@ -8,11 +8,12 @@ import pytest
 import zarr
 
 import consilience as cs
-from consilience.deployment import merging as gathering
+from consilience.deployment import merging
 from consilience.deployment.merging import merge
 from consilience.deployment.networks import node_runs
 from consilience.diagnostics import consensus_error
 from consilience.errors import DataError, RunError
+from consilience.experiments import finishing
 from consilience.reports import Section
 from consilience.runs.summary import flat_draws
 from tests.engines.peers.running import sample_by_peers
@@ -41,7 +42,7 @@ class Study:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A network whose nodes are done, and `simulate`'s run of the same plan."""
-    place = tmp_path_factory.mktemp("gathering")
+    place = tmp_path_factory.mktemp("merging")
     sample_by_peers(PLAN, place / "network", insecure=True)
     return place / "network", cs.sample(sensors(), PLAN, place / "whole")
 
@@ -53,13 +54,14 @@ def nodes(made, tmp_path):
     return [tmp_path / "runs" / f"agent-{agent}" for agent in range(3)]
 
 
-def test_a_gathered_run_is_that_of_simulate(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(gathering, "_BLOCK_BYTES", 300)  # several blocks
-    monkeypatch.setattr(gathering.experiments, "find", lambda name: Study())
+def test_a_merged_run_is_that_of_simulate(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "_BLOCK_BYTES", 300)  # several blocks
+    for module in (finishing, merging.experiments):
+        monkeypatch.setattr(module, "find", lambda name: Study())
     network, simulated = made
-    run = gather(list(reversed(node_runs(network))), tmp_path / "run", sensors())
+    run = merge(list(reversed(node_runs(network))), tmp_path / "run", sensors())
     assert run.draws.sizes == simulated.draws.sizes
-    for name in ("w", "step", "step_size", "draw", "agent"):
+    for name in ("w", "step", "weight", "draw", "agent"):
         np.testing.assert_allclose(run.draws[name], simulated.draws[name], atol=2e-5)
     draws, _ = flat_draws(run, np.arange(3))
     np.testing.assert_allclose(run.metrics["consensus_error"], consensus_error(np.moveaxis(draws, 1, 2)), rtol=1e-5)
@@ -67,23 +69,23 @@ def test_a_gathered_run_is_that_of_simulate(made, tmp_path, monkeypatch):
     assert set(run.summary) == {*simulated.summary, "nodes", "rows", "participation"}
     assert run.summary["agents"][1]["mean"] == pytest.approx(simulated.summary["agents"][1]["mean"], abs=1e-4)
     assert [node["agent"] for node in run.summary["nodes"]] == [0, 1, 2]
-    page = run.report().read_text()
+    page = cs.Run(run.path).report().read_text()
     assert "The nodes" in page
     assert "19 rows" in page
 
 
-def test_it_may_be_gathered_again_but_replaces_nothing_else(made, tmp_path):
+def test_it_may_be_merged_again_but_replaces_nothing_else(made, tmp_path):
     network, simulated = made
     out = tmp_path / "run"
-    gather(node_runs(network), out).report()
-    assert gather(node_runs(network), out).complete
-    assert not (out / ".gathering").exists()
+    cs.Run(merge(node_runs(network), out).path).report()
+    assert merge(node_runs(network), out).complete
+    assert not (out / merging._DRAFT).exists()
     with pytest.raises(RunError, match="already holds a run"):
-        gather(node_runs(network), simulated.path)
+        merge(node_runs(network), simulated.path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("mine")
     with pytest.raises(RunError, match="is not empty"):
-        gather(node_runs(network), tmp_path / "notes")
+        merge(node_runs(network), tmp_path / "notes")
 
 
 def forget_draws(path, wanted):
@@ -102,14 +104,14 @@ def forget_draws(path, wanted):
 def test_only_draws_that_all_nodes_have(made, nodes, tmp_path):
     forget_draws(nodes[1], [0, 1, 2, 7, 8, 9, 30])
     forget_draws(nodes[2], [2, 3, 8, 9, 30, 31])
-    run = gather(nodes, tmp_path / "run")
+    run = merge(nodes, tmp_path / "run")
     assert run.draws["draw"].to_numpy().tolist() == [2, 8, 9, 30]
     np.testing.assert_allclose(run.draws["w"], made[1].draws["w"][:, :, [2, 8, 9, 30]], atol=2e-5)
     assert run.draws["step"].to_numpy().tolist() == [11, 17, 18, 39]
-    assert run.summary["num_stored"] == 4
+    assert run.summary["num_draws"] == 4
     forget_draws(nodes[0], [5])
     with pytest.raises(RunError, match="no draw is there from every node"):
-        gather(nodes, tmp_path / "none")
+        merge(nodes, tmp_path / "none")
 
 
 def test_who_took_part_is_kept_for_every_agent(nodes, tmp_path):
@@ -120,7 +122,7 @@ def test_who_took_part_is_kept_for_every_agent(nodes, tmp_path):
         cs.Run(path).draw_group().commit(32)
         summary = json.loads((path / "summary.json").read_text())
         (path / "summary.json").write_text(json.dumps({**summary, "participation": [1.0, 1.0, 0.5]}))
-    run = gather(nodes, tmp_path / "run")
+    run = merge(nodes, tmp_path / "run")
     assert run.draws["participation"].dims == ("agent", "draw", "member")
     assert run.draws["participation"].to_numpy().mean((1, 2)).tolist() == [1, 1, 0]
     assert run.summary["nodes"][0]["participation"] == [1.0, 1.0, 0.5]
@@ -137,10 +139,10 @@ def test_nodes_that_make_no_network_are_told(made, nodes, tmp_path):
         merge([made[1].path, nodes[1]], out)
     cs.Run(nodes[1]).update_status(status="running")
     with pytest.raises(RunError, match=r"agent 1 has not finished .* is running"):
-        gather(nodes, out)
+        merge(nodes, out)
     (nodes[2] / "plan.toml").write_text(PLAN.replace(seed=3).to_toml())
     with pytest.raises(RunError, match="differs in seed"):
-        gather(nodes, out)
+        merge(nodes, out)
     assert not out.exists()
 
 
@@ -148,9 +150,10 @@ def test_without_the_data_the_rest_is_reported(nodes, tmp_path, monkeypatch, cap
     def missing(plan):
         raise DataError("no data here")
 
-    monkeypatch.setattr(gathering.experiments, "load_problem", missing)
-    monkeypatch.setattr(gathering.experiments, "find", lambda name: Study())
-    run = gather(nodes, tmp_path / "run", theory=True)
+    monkeypatch.setattr(merging.experiments, "load_problem", missing)
+    for module in (finishing, merging.experiments):
+        monkeypatch.setattr(module, "find", lambda name: Study())
+    run = merge(nodes, tmp_path / "run", theory=True)
     assert "no data here" in caplog.text
     assert "rows" not in run.summary
-    assert run.report().exists()
+    assert cs.Run(run.path).report().exists()

@@ -1,12 +1,11 @@
 """Clusters are known by their environment, and what the runtime says is put into words."""
 
 import signal
-from types import SimpleNamespace
 
 import pytest
-from consilience.teamwork import directory
 
 from consilience.deployment import supervision
+from consilience.engines.mesh import team
 from consilience.engines.mesh.rendezvous import Rendezvous, cluster
 from consilience.errors import MeshError, ProcessLostError, RunError, StorageError
 from consilience.runs.files import disk_errors
@@ -54,8 +53,8 @@ def test_a_cluster_is_known_by_its_environment(variables, expected, monkeypatch)
     ],
 )  # fmt: skip
 def test_what_the_runtime_says_in_words(said, process, kind, words):
-    meeting = Rendezvous(coordinator="host:1", num_processes=2, process_id=process)
-    error = supervision._in_words(-signal.SIGABRT, said, meeting, "runs/a")
+    rendezvous = Rendezvous(coordinator="host:1", num_processes=2, process_id=process)
+    error = supervision._in_words(-signal.SIGABRT, said, rendezvous, "runs/a")
     assert isinstance(error, kind)
     assert words in str(error)
     if kind is ProcessLostError:
@@ -65,9 +64,8 @@ def test_what_the_runtime_says_in_words(said, process, kind, words):
 @pytest.mark.parametrize(("said", "kind"), [("Gloo AllGather failed", ProcessLostError), ("disk full", StorageError)])
 def test_a_process_lost_during_a_checkpoint_is_not_called_a_full_disk(said, kind, monkeypatch, tmp_path):
     """Orbax tells of both by an error of the same kind."""
-    monkeypatch.setattr(directory, "HEARTBEAT_SECONDS", 0)
-    monkeypatch.setattr(directory, "_require_shared", lambda path, team: None)
-    team = SimpleNamespace(size=2, is_first=False, attempt=lambda action: action())
-    held = directory.held(SimpleNamespace(path=tmp_path), SimpleNamespace(team=team))
-    with pytest.raises(kind), held, disk_errors(tmp_path):
+    monkeypatch.setattr(team, "HEARTBEAT_SECONDS", 0)
+    both = team.ProcessTeam()
+    both.index, both.size = 1, 2
+    with pytest.raises(kind), both.watched(f"consilience resume {tmp_path}"), disk_errors(tmp_path):
         raise OSError("the checkpoint was refused") from ValueError(said)

@@ -68,7 +68,7 @@ def test_consensus_error_is_measured_at_the_steps_it_says():
     _, segment = engine.advance(engine.initial_state(), 0, steps)
     positions = np.asarray(segment.draws)[segment.metric_steps - 1]
     expected = cs.diagnostics.consensus_error(positions)
-    np.testing.assert_allclose(segment.consensus_error, expected, rtol=1e-4)
+    np.testing.assert_allclose(segment.metrics["consensus_error"], expected, rtol=1e-4)
     assert segment.metric_steps[-1] == steps
 
 

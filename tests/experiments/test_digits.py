@@ -38,8 +38,8 @@ def test_three_methods_learn_the_digits(study):
         assert 0 <= row["in_distribution"]["ece"] < 0.2
 
 
-def test_posteriors_are_less_sure_of_strange_images_than_sgd(study):
-    """And what a point estimate lacks, the draws' disagreement, tells strange images apart better than entropy."""
+def test_posteriors_are_less_sure_of_other_images_than_sgd(study):
+    """And what a point estimate lacks, the draws' disagreement, tells such images apart better than entropy."""
     rows = {row["method"]: row for row in json.loads((study / "summary.json").read_text())["results"]}
     for kind in ("inverted", "scrambled"):
         surest = rows["SGD"]["out_of_distribution"][kind]
@@ -54,7 +54,7 @@ def test_sgd_is_a_point_estimate(study):
     run = cs.Run(study / "sgd")
     _, test = _parts(run.plan.seed)
     found = predictions(run, DIGITS.network.logits, test.inputs, 0)
-    assert found.num_stored == 1
+    assert found.num_draws == 1
     assert found.epistemic.max() < 1e-5
 
 
@@ -77,10 +77,10 @@ def test_reports_show_methods_and_agents(study):
 def test_held_out_images_are_not_trained_on():
     train, test = _parts(0)
     assert (len(train.labels), len(test.labels)) == (1437, 360)
-    dealt = np.concatenate([shard[0] for shard in DIGITS.problem(5).shards])
-    assert len(dealt) == 1437
+    split = np.concatenate([shard[0] for shard in DIGITS.problem(5).shards])
+    assert len(split) == 1437
     held = {image.tobytes() for image in test.inputs}
-    shared = sum(image.tobytes() in held for image in dealt)
+    shared = sum(image.tobytes() in held for image in split)
     assert shared <= 1  # an image that occurs twice in the data set itself
 
 
@@ -96,4 +96,4 @@ def test_nodes_predict_by_themselves_what_the_whole_network_says_of_them(tmp_pat
         assert node.summary["agents"][0]["accuracy"] == row["accuracy"]
         assert node.summary["out_of_distribution"] == row["out_of_distribution"]
     assert nodes[0].summary["accuracy_mean"] != nodes[1].summary["accuracy_mean"]
-    assert "Strange images" in nodes[1].report().read_text()
+    assert "Out-of-distribution images" in nodes[1].report().read_text()

@@ -5,9 +5,9 @@ import pytest
 
 import consilience as cs
 from consilience.errors import PlanError, PlanWarning, ProblemError, UnstableError
-from consilience.experiments import EXPERIMENTS
+from consilience.experiments import EXPERIMENTS, load_problem
 from consilience.planning.assessment_values import described
-from consilience.planning.assessments import assess, assess_run
+from consilience.planning.assessments import Sampled, assess, assess_run
 from consilience.reports.theory_page import write_theory
 from consilience.reports.theory_report import conditions_in_words, slopes_in_words
 from consilience.theory import Potentials, analyse, exact_path
@@ -21,6 +21,12 @@ SAMPLER = cs.dula(cs.FromTo(start=2e-3, end=1e-4, num_steps=20_000, exponent=0.6
 
 def gaussian_plan(**entries):
     return cs.Plan(**{"graph": cs.graphs.ring(4), "sampler": SAMPLER, "num_steps": 20_000, **entries})
+
+
+def written(assessment, directory):
+    """What the page's directory holds for machines, and the page."""
+    values = described(assessment, 0.1)
+    return values, write_theory(values, assessment.plan_documents, directory)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -87,7 +93,7 @@ def test_an_unstable_plan_is_refused(problem):
 
 @pytest.mark.parametrize("name", ["gaussian", "mixture"])
 def test_the_page_holds_tables_figures_and_values_for_machines(name, request, tmp_path):
-    values, page = write_theory(request.getfixturevalue(name), 0.1, [], tmp_path / "theory")
+    values, page = written(request.getfixturevalue(name), tmp_path / "theory")
     text = page.read_text()
     for symbol in ("W_1", "W_2", "W_3", "W_4", "k̄", "C_a", "C_w̄", "d_1", "C_ξ", "C_ρ", "C̄_W2", "C̄_F1", "C̄_F2"):
         assert f">{symbol}<" in text
@@ -145,7 +151,7 @@ def test_a_run_that_is_too_large_for_the_theory_is_still_reported(tmp_path, monk
         run = cs.sample(problem, plan, tmp_path / "run", theory=True)
     assert "no theory for this run: the theory is for at most" in caplog.text
     with pytest.raises(ProblemError, match="of all agents together"):
-        assess_run(run, problem)
+        assess_run(plan, problem, Sampled(np.arange(1, 3), np.ones(2), np.zeros((4, 2))))
     assert run.summary["num_agents"] == 2
     assert not (run.path / "theory.json").exists()
     assert run.report().exists()
@@ -163,8 +169,8 @@ def test_the_pilot_looks_at_the_first_gradients_too(mixture):
 def test_a_plan_that_overshoots_at_first_still_gets_a_page(problem, tmp_path):
     wild = cs.dula(cs.FromTo(start=0.5, end=1e-3, num_steps=100_000, exponent=0.6), 0.24)
     with_warning = assess(problem, gaussian_plan(sampler=wild, num_steps=100_000))
-    assert with_warning.prediction.path.steps[-1] < 100_000  # it left the finite numbers
-    values, page = write_theory(with_warning, 0.1, [], tmp_path / "theory")
+    assert with_warning.prediction.path.steps[-1] < 100_000  # it diverged
+    values, page = written(with_warning, tmp_path / "theory")
     assert page.exists()
     assert "Infinity" not in json.dumps(values)
 
@@ -172,7 +178,7 @@ def test_a_plan_that_overshoots_at_first_still_gets_a_page(problem, tmp_path):
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
 def test_another_temperature_is_not_answered_by_theorem_2(problem, temperature, tmp_path):
     cold = SAMPLER.model_copy(update={"temperature": temperature})
-    values, page = write_theory(assess(problem, gaussian_plan(sampler=cold)), 0.1, [], tmp_path / "theory")
+    values, page = written(assess(problem, gaussian_plan(sampler=cold)), tmp_path / "theory")
     assert "tight" not in values["plans"][0]["steps_needed"]
     assert "tight" not in values["plans"][0]["divergence"]
     assert "Infinity" not in json.dumps(values)
@@ -237,5 +243,13 @@ def test_more_agents_than_rows_are_refused(problem):
 
 def test_an_experiment_deals_its_data_out_itself():
     gmm = EXPERIMENTS["gmm"]
-    (row,) = compare(gmm.problem(5), gmm.plan(5, num_steps=20_000), {"agents": ["2"], "graph": ["path"]}, 0.1)
+    made = []
+
+    def problem_for(plan):
+        made.append(load_problem(plan))
+        return made[-1]
+
+    choices = {"agents": ["2"], "graph": ["path"]}
+    (row,) = compare(gmm.problem(5), gmm.plan(5, num_steps=20_000), choices, 0.1, problem_for=problem_for)
+    assert [problem.num_agents for problem in made] == [2]
     assert (row.graph, row.num_agents, row.exact) == ("path", 2, False)

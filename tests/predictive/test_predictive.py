@@ -1,6 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from consilience.predictive.out_of_distribution import separation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
@@ -8,7 +9,6 @@ from sklearn import metrics
 
 from consilience.errors import DivergedError, InputError
 from consilience.predictive import Predictor, detect, reliability, score
-from consilience.predictive.outliers import separation
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(50, 4)).astype(np.float32)
@@ -37,7 +37,7 @@ def test_streaming_gives_what_the_whole_array_gives(piece, part, monkeypatch):
     np.testing.assert_allclose(found.entropy, -(whole.mean(0) * np.log(whole.mean(0))).sum(-1), atol=1e-5)
     predicted = whole.mean(0).argmax(-1)
     np.testing.assert_allclose(found.confidence_deviation, whole.std(0)[np.arange(50), predicted], atol=1e-4)
-    assert found.num_stored == 30
+    assert found.num_draws == 30
     assert (found.epistemic >= 0).all()
     assert found.epistemic.mean() > 0.1
 
@@ -105,12 +105,12 @@ def test_labels_that_do_not_fit_are_refused(p, labels):
 
 
 def test_strange_inputs_are_told_apart_by_what_the_draws_disagree_on():
-    strange = 5 * RNG.normal(size=(200, 4)).astype(np.float32)
+    outside = 5 * RNG.normal(size=(200, 4)).astype(np.float32)
     tilted = np.concatenate([INPUTS, INPUTS])
     base = 3 * RNG.normal(size=(4, 3)).astype(np.float32)
     draws = base + 0.3 * RNG.normal(size=(40, 4, 3)).astype(np.float32)
     predictions = []
-    for inputs in (tilted, strange):
+    for inputs in (tilted, outside):
         predictor = Predictor(linear, inputs)
         predictor.add(draws)
         predictions.append(predictor.result())

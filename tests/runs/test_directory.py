@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 
 import jax.numpy as jnp
@@ -45,7 +46,8 @@ def test_xarray_and_arviz_read_the_draws_as_they_are(run):
     assert float(arviz.ess(data)["w"].min()) > 1
     assert run.to_arviz().posterior["w"].dims[:3] == ("chain", "draw", "agent")
     assert (plain["step"].values == 500 + 10 * (1 + np.arange(150))).all()
-    assert (plain["step_size"].values == 0.01).all()
+    assert (plain["weight"].values == 0.01).all()
+    assert (run.draw_weights == 0.01).all()
 
 
 def test_views_of_agents_and_of_the_average(run):
@@ -125,14 +127,14 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_stored(small_disk, tmp_pat
 
 
 def test_divergence_names_agent_chain_and_step_and_keeps_the_draws_before(tmp_path):
-    """Agent 1's likelihood is repulsive and flat near 0: it leaves the finite numbers after a while."""
+    """Agent 1's likelihood is repulsive and flat near 0: it diverges after a while."""
     problem = cs.Problem(
         log_likelihood=lambda w, x: x * (w**4 - 0.05 * w**2),
         log_prior=lambda w: -0.05 * w**2,
         init=lambda key: jnp.asarray(0.3),
         shards=[np.zeros(2, np.float32), np.ones(2, np.float32), np.zeros(2, np.float32)],
     )
-    with pytest.raises(DivergedError, match=r"agent 1 of chain \d left the finite numbers at step") as error:
+    with pytest.raises(DivergedError, match=r"agent 1 of chain \d diverged at step") as error:
         cs.sample(problem, plan(num_steps=200_000, num_chains=2, store_every=1), tmp_path / "run")
     run = cs.Run(tmp_path / "run")
     step = run.status["step"]
@@ -141,6 +143,32 @@ def test_divergence_names_agent_chain_and_step_and_keeps_the_draws_before(tmp_pa
     assert run.draws.sizes["draw"] == step - 1
     assert np.isfinite(run.draws["w"].values).all()
     assert np.isfinite(run.metrics["consensus_error"].values).all()
+
+
+def as_format_1(run, place):
+    """A copy of a run as version 0.1.0 left it, where the draws' weights were called step sizes."""
+    shutil.copytree(run.path, place)
+    posterior = place / "draws.zarr" / "posterior"
+    (posterior / "weight").rename(posterior / "step_size")
+    for path in (posterior / "zarr.json", place / "draws.zarr" / "zarr.json"):
+        text = path.read_text().replace("posterior/weight", "posterior/step_size")
+        path.write_text(text.replace("step weight", "step step_size"))
+    old = cs.Run(place)
+    old.update_status(format=1)
+    return old
+
+
+def test_a_run_of_an_older_format_is_read_and_reported_but_not_resumed(run, tmp_path):
+    old = as_format_1(run, tmp_path / "old")
+    assert "weight" not in old.draws.coords
+    assert (old.draw_weights == run.draw_weights).all()
+    assert old.report().exists()
+    (old.path / "summary.json").unlink()
+    with pytest.raises(RunError, match=r"format 1, which this version reads .* consilience 0\.1\.0"):
+        cs.resume(old.path, PROBLEM)
+    old.update_status(format=99)
+    with pytest.raises(RunError, match="a later version of Consilience made"):
+        cs.resume(old.path, PROBLEM)
 
 
 def test_temporary_runs_need_no_directory():

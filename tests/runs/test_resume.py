@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.engines.base import Alone, PlainForm
 from consilience.errors import Interrupted, RunError, StorageError
 from consilience.runs.checkpoints import Checkpoints
 from consilience.runs.growing import GrowingGroup
@@ -95,14 +96,14 @@ def test_without_any_good_checkpoint_it_begins_again(whole, tmp_path, caplog):
 
 def test_a_digest_that_differs_is_damage(tmp_path, caplog):
     """A checkpoint that reads back, but not as it was written, is refused too."""
-    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", PlainForm(np.zeros(3)), Alone())
     checkpoints.save(10, np.arange(3.0), {"draws": 1})
     checkpoints.save(20, np.arange(4.0)[:3] + 1, {"draws": 2})
-    assert checkpoints.latest(np.zeros(3)).step == 20
+    assert checkpoints.latest().step == 20
     note = next((tmp_path / "checkpoints" / "20" / "note").glob("metadata*"))
     content = json.loads(note.read_text())
     note.write_text(json.dumps({**content, "digest": "0" * 64}))
-    found = checkpoints.latest(np.zeros(3))
+    found = checkpoints.latest()
     checkpoints.close()
     assert found.step == 10
     assert found.state.tolist() == [0, 1, 2]
@@ -110,15 +111,15 @@ def test_a_digest_that_differs_is_damage(tmp_path, caplog):
 
 def test_a_write_that_fails_once_spoils_nothing_that_comes_later(whole, tmp_path, monkeypatch):
     """The segment after the failed one must not take its place; resumed, the draws are the right ones."""
-    append, calls = GrowingGroup.append, []
+    write, calls = GrowingGroup.write, []
 
-    def fail_once(self, values):
-        calls.append(1)
-        if len(calls) == 3:
+    def fail_once(self, values, within=None):
+        calls.append(self.dimension)
+        if calls.count("draw") == 2 and calls[-1] == "draw":
             raise OSError(28, "No space left on device")
-        append(self, values)
+        write(self, values, within)
 
-    monkeypatch.setattr(GrowingGroup, "append", fail_once)
+    monkeypatch.setattr(GrowingGroup, "write", fail_once)
     with pytest.raises(StorageError, match="No space left"):
         cs.sample(PROBLEM, PLAN, tmp_path / "run", checkpoint_seconds=0.0)
     same(cs.resume(tmp_path / "run", PROBLEM), whole)

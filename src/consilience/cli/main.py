@@ -9,8 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from consilience.cli import commands, data, network, planning
+from consilience.deployment.supervision import is_child
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
+
+if "JAX_COMPILATION_CACHE_DIR" in os.environ and not is_child():
+    # Before JAX is loaded: on some processors XLA prints kilobytes for every program that it takes from such a cache.
+    # What matters comes as an exception. A process of several keeps its words: its parent reads them.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _UsageError: Any = typer.BadParameter.__base__  # what the parser raises for any wrong option
 

@@ -1,4 +1,4 @@
-"""Data sets by name, checked by checksum, and ways to deal rows out to agents."""
+"""Data sets by name, checked by checksum, and ways to split rows among agents."""
 
 from consilience.datasets import splits
 from consilience.datasets.loaders import Labelled, load

@@ -85,4 +85,4 @@ def by_column(column: Any, num_agents: int | None = None) -> list[np.ndarray]:
 
 def _require_enough(num_rows: int, num_agents: int) -> None:
     if num_agents < 1 or num_agents > num_rows:
-        raise DataError(f"{num_rows} rows cannot be dealt out to {num_agents} agents: every agent needs at least one")
+        raise DataError(f"{num_rows} rows cannot be split among {num_agents} agents: every agent needs at least one")

@@ -132,7 +132,7 @@ def continues_after_loss(network: Path) -> bool:
 
 
 def _require_done(network: Path, codes: dict[Path, int]) -> None:
-    """Say which node ended before its time, and why as far as it told; some may, if the others go on."""
+    """Say which node ended before its time, and why as far as it told; some may, if the others continue."""
     if continues_after_loss(network) and 0 in codes.values():
         for path, code in codes.items():
             if code:

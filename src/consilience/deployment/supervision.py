@@ -1,8 +1,8 @@
 """One process of several, watched by the one that started it.
 
-JAX's runtime ends a process from below Python when another one of its team is lost, or when they cannot meet. So the
-sampling process is a child, and its parent reads what the runtime said last and puts it into words. The child ends
-with its parent, whatever happens to that.
+JAX's runtime ends a process from below Python when another one of its team is lost, or when they cannot come
+together. So the sampling process is a child, and its parent reads what the runtime said last and puts it into words.
+The child ends with its parent, whatever happens to that.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def supervise(command: Sequence[str], rendezvous: Rendezvous, run: Any) -> int:
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as log:
         environment = {**os.environ, _LIFELINE: str(reading), _LOG: str(log.fileno())}
+        environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # the runtime's words are needed, and go to the log alone
         child = subprocess.Popen(command, env=environment, pass_fds=(reading, log.fileno()))
         os.close(reading)
         previous = {number: signal.signal(number, _hand_on(child)) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,9 +1,9 @@
-"""What experiments with classifiers share: every agent's predictions on familiar and strange inputs, scored.
+"""What experiments with classifiers share: every agent's predictions, in and out of distribution, scored.
 
 What is stored for the report, in `predictions.zarr`: for the held-out inputs, and with the suffix `_NAME` for each
-set of strange ones, every agent's `confidence` in its `predicted` class and the `deviation` of that over draws; for
-sets with labels also the `confusion` (how many of a true class were taken for each class) and the mean `probability`
-of each class by true class.
+set of out-of-distribution ones, every agent's `confidence` in its `predicted` class and the `deviation` of that over
+draws; for sets with labels also the `confusion` (how many of a true class were taken for each class) and the mean
+`probability` of each class by true class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ShowShare = Callable[[float], None]
 _CURVE = 15
 
 
-class Strange(NamedTuple):
+class OutOfDistribution(NamedTuple):
     """Inputs from elsewhere; with labels if they have classes of the model's, as house numbers have digits."""
 
     inputs: np.ndarray
@@ -45,7 +45,7 @@ def analyse_classifier(
     run: RunDirectory,
     logits: Logits,
     test: Labelled,
-    strange: Mapping[str, Strange],
+    outside: Mapping[str, OutOfDistribution],
     summary: dict[str, Any],
     show: ShowShare,
 ) -> None:
@@ -55,29 +55,29 @@ def analyse_classifier(
         run: a finished run.
         logits: the model, `(parameters, inputs) -> logits`.
         test: held-out inputs with labels.
-        strange: inputs from elsewhere, by name.
+        outside: inputs from elsewhere, by name.
         summary: takes the scores.
         show: called with the share that is done.
     """
     variables: list[dict[str, Any]] = []
     agents = summary["agents"]
     for place, row in enumerate(agents):
-        familiar = predictions(run, logits, test.inputs, row["agent"])
-        row |= _familiar_scores(familiar, test.labels)
+        held_out = predictions(run, logits, test.inputs, row["agent"])
+        row |= _held_out_scores(held_out, test.labels)
         row["out_of_distribution"] = {}
-        stored = _per_input(familiar, test.labels, "")
-        for done, (name, one) in enumerate(strange.items()):
-            show((place + (1 + done) / (1 + len(strange))) / len(agents))
+        stored = _per_input(held_out, test.labels, "")
+        for done, (name, one) in enumerate(outside.items()):
+            show((place + (1 + done) / (1 + len(outside))) / len(agents))
             found = predictions(run, logits, one.inputs, row["agent"])
-            row["out_of_distribution"][name] = _strange_scores(familiar, found, one.labels)
+            row["out_of_distribution"][name] = _outside_scores(held_out, found, one.labels)
             stored |= _per_input(found, one.labels, f"_{name}")
         variables.append(stored)
-    _store(run, test.labels, strange, [row["agent"] for row in agents], variables)
+    _store(run, test.labels, outside, [row["agent"] for row in agents], variables)
     summary["accuracy_mean"] = float(np.mean([row["accuracy"] for row in agents]))
     summary["accuracy_std"] = float(np.std([row["accuracy"] for row in agents]))
     summary["in_distribution"] = _mean([row["in_distribution"] for row in agents])
     summary["out_of_distribution"] = {
-        name: _mean([row["out_of_distribution"][name] for row in agents]) for name in strange
+        name: _mean([row["out_of_distribution"][name] for row in agents]) for name in outside
     }
 
 
@@ -98,7 +98,7 @@ def result_rows(summaries: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]
     ]
 
 
-def _familiar_scores(found: ClassPredictions, labels: np.ndarray) -> dict[str, Any]:
+def _held_out_scores(found: ClassPredictions, labels: np.ndarray) -> dict[str, Any]:
     scores = score(found.probabilities, labels)
     return {
         "accuracy": scores.accuracy,
@@ -111,8 +111,8 @@ def _familiar_scores(found: ClassPredictions, labels: np.ndarray) -> dict[str, A
     }
 
 
-def _strange_scores(
-    familiar: ClassPredictions, found: ClassPredictions, labels: np.ndarray | None
+def _outside_scores(
+    held_out: ClassPredictions, found: ClassPredictions, labels: np.ndarray | None
 ) -> dict[str, float]:
     """Of inputs without labels of ours no prediction is right, so all their confidence is calibration error."""
     confidence = _confidence(found)
@@ -121,7 +121,7 @@ def _strange_scores(
     else:
         scores = score(found.probabilities, labels)
         right = {"accuracy": scores.accuracy, "ece": scores.calibration_error}
-    return {**confidence, **right, **_detection(familiar, found)}
+    return {**confidence, **right, **_detection(held_out, found)}
 
 
 def _confidence(found: ClassPredictions) -> dict[str, float]:
@@ -133,8 +133,8 @@ def _confidence(found: ClassPredictions) -> dict[str, float]:
     }
 
 
-def _detection(familiar: ClassPredictions, strange: ClassPredictions) -> dict[str, float]:
-    by_score = detect(familiar, strange)
+def _detection(held_out: ClassPredictions, outside: ClassPredictions) -> dict[str, float]:
+    by_score = detect(held_out, outside)
     best = by_score["entropy"]
     return {
         "auroc": best.auroc,
@@ -174,7 +174,7 @@ def _per_input(found: ClassPredictions, labels: np.ndarray | None, suffix: str) 
 def _store(
     run: RunDirectory,
     labels: np.ndarray,
-    strange: Mapping[str, Strange],
+    outside: Mapping[str, OutOfDistribution],
     agents: list[int],
     by_agent: list[dict[str, Any]],
 ) -> None:
@@ -183,7 +183,7 @@ def _store(
         for name, (dimensions, _) in by_agent[0].items()
     }
     variables["label"] = (("input",), labels)
-    for name, one in strange.items():
+    for name, one in outside.items():
         if one.labels is not None:
             variables[f"label_{name}"] = ((f"input_{name}",), one.labels)
-    run.store_beside("predictions", variables, {"agent": agents}, {"strange": list(strange)})
+    run.store_beside("predictions", variables, {"agent": agents}, {"out_of_distribution": list(outside)})

@@ -1,7 +1,7 @@
 """Handwritten digits with a small network, offline: SGD, C-ULA and D-ULA(5) on scikit-learn's 1,797 images.
 
-A network of 32 hidden units learns 1,437 images of 8 × 8; 360 are held out. Strange inputs are made from those: with
-inverted brightness, and with their pixels scrambled by one fixed permutation.
+A network of 32 hidden units learns 1,437 images of 8 × 8; 360 are held out. Out-of-distribution inputs are made from
+those: with inverted brightness, and with their pixels scrambled by one fixed permutation.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from consilience import graphs
 from consilience.datasets import Labelled, load, splits
 from consilience.experiments.classification import (
+    OutOfDistribution,
     ShowShare,
-    Strange,
     analyse_classifier,
     read_predictions,
     result_rows,
@@ -66,25 +66,25 @@ class Digits:
         )
 
     def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
-        """The training images dealt out to the agents of a plan, by its seed."""
+        """The training images split among the agents of a plan, by its seed."""
         whole = self.problem(plan.num_agents, plan.seed)
         return whole if agents is None else whole.of_agents(agents)
 
     def problem(self, num_agents: int, seed: int = 0) -> Problem:
-        """The training images dealt out at random."""
+        """The training images split at random."""
         train, _ = _parts(seed)
         rows = splits.equal(len(train.labels), num_agents, seed)
         shards = [(train.inputs[own], train.labels[own]) for own in rows]
         return classifier(self.network, shards, "normal", _PRIOR_SCALE, self.title)
 
     def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: ShowShare) -> None:
-        """Every agent's predictions on held-out and on strange images."""
+        """Every agent's predictions on held-out and on out-of-distribution images."""
         _, test = _parts(run.plan.seed)
         summary["settings"] = _SETTINGS
-        analyse_classifier(run, self.network.logits, test, _strange(test.inputs), summary, show)
+        analyse_classifier(run, self.network.logits, test, _outside(test.inputs), summary, show)
 
     def sections(self, run: RunDirectory) -> list[Section]:
-        """Accuracy, calibration and strange images of one run."""
+        """Accuracy, calibration and out-of-distribution images of one run."""
         summary = run.summary
         return [
             Section(
@@ -95,7 +95,7 @@ class Digits:
                 agent_table(summary),
             ),
             Section(
-                "Strange images",
+                "Out-of-distribution images",
                 "How sure the network is of what it has never seen: brightness inverted, pixels scrambled. The AUROC "
                 "is for telling them from held-out digits by the entropy of the prediction.",
                 {"confidence": prediction_figures.confidence(read_predictions(run))},
@@ -116,7 +116,11 @@ class Digits:
         kinds = {kind: scores["auroc"] - point["out_of_distribution"][kind]["auroc"]
                  for kind, scores in main["out_of_distribution"].items()}  # fmt: skip
         better = [kind for kind, difference in kinds.items() if difference > 0]
-        told = f"tell {' and '.join(better)} images apart better" if better else "tell strange images apart no better"
+        told = (
+            f"tell {' and '.join(better)} images apart better"
+            if better
+            else "tell out-of-distribution images apart no better"
+        )
         beside = "level with" if abs(gain) < 0.05 else f"{abs(gain):.1f} points {'above' if gain > 0 else 'below'}"
         return (
             f"The five agents, each with a fifth of the images, are {beside} SGD with all of them; their accuracies "
@@ -130,9 +134,9 @@ class Digits:
         stored = {label(summaries[name]): read_predictions(run) for name, run in runs.items()}
         return [
             Section(
-                "Accuracy, calibration and strange images",
+                "Accuracy, calibration and out-of-distribution images",
                 f"{_SETTINGS}. Predictions on {_HELD_OUT} held-out images; AUROC for telling "
-                "strange images from them by the entropy of the prediction.",
+                "out-of-distribution images from them by the entropy of the prediction.",
                 {"methods": prediction_figures.methods(stored)},
                 method_table(summaries),
             )
@@ -150,7 +154,7 @@ def _parts(seed: int) -> tuple[Labelled, Labelled]:
     )
 
 
-def _strange(images: np.ndarray) -> dict[str, Strange]:
+def _outside(images: np.ndarray) -> dict[str, OutOfDistribution]:
     scramble = np.random.default_rng(0).permutation(64)
     scrambled = images.reshape(-1, 64)[:, scramble].reshape(images.shape)
-    return {"inverted": Strange(1 - images), "scrambled": Strange(scrambled)}
+    return {"inverted": OutOfDistribution(1 - images), "scrambled": OutOfDistribution(scrambled)}

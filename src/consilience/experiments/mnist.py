@@ -1,7 +1,7 @@
-"""The paper's third experiment: LeNet-5 on MNIST with SGD, C-ULA and D-ULA(5), and what it makes of strange images.
+"""The paper's third experiment: LeNet-5 on MNIST with SGD, C-ULA and D-ULA(5), and what it makes of others.
 
 Five agents hold 12,000 of the 60,000 images each; training takes 10 epochs, predictions average the class
-probabilities of draws from the second half. Strange images are house numbers (SVHN, grey), clothing and cursive
+probabilities of draws from the second half. Out of distribution are house numbers (SVHN, grey), clothing and cursive
 characters. All are 32 × 32 with values between 0 and 1.
 
 The paper's step size for D-ULA lies on the edge of stability, where some seeds never learn. Ours train for every
@@ -21,7 +21,7 @@ import numpy as np
 from consilience import graphs
 from consilience.datasets import Labelled, load, splits
 from consilience.experiments import mnist_report
-from consilience.experiments.classification import ShowShare, Strange, analyse_classifier, result_rows
+from consilience.experiments.classification import OutOfDistribution, ShowShare, analyse_classifier, result_rows
 from consilience.graphs import Graph
 from consilience.models import classifier, lenet5
 from consilience.models.classifier import Prior
@@ -85,7 +85,7 @@ class MNIST:
         )
 
     def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
-        """The training images dealt out by the plan's seed; each agent's are enlarged apart."""
+        """The training images split by the plan's seed; each agent's are enlarged apart."""
         train = _images("mnist", "train")
         rows = splits.equal(len(train.labels), plan.num_agents, plan.seed)
         wanted = range(plan.num_agents) if agents is None else agents
@@ -95,18 +95,18 @@ class MNIST:
 
     def analyse(self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: ShowShare) -> None:
         """Every agent's predictions on MNIST's test images and on images from elsewhere."""
-        strange = _strange()
+        outside = _outside()
         test = _images("mnist", "test")
         summary["settings"] = mnist_report.settings(run.plan, self.prior, self.scale)
         summary["paper_settings"] = mnist_report.PAPER_SETTINGS
         summary["prior"], summary["temperature"] = self.prior, run.plan.sampler.temperature
-        summary["data"] = [test.source, *(one.source for one in strange.values())]
-        analyse_classifier(run, _NETWORK.logits, test, strange, summary, show)
+        summary["data"] = [test.source, *(one.source for one in outside.values())]
+        analyse_classifier(run, _NETWORK.logits, test, outside, summary, show)
         summary["paper"] = mnist_report.PAPER.get(summary["method"])
-        mnist_report.store_examples(run, test.inputs, strange["svhn"].inputs)
+        mnist_report.store_examples(run, test.inputs, outside["svhn"].inputs)
 
     def sections(self, run: RunDirectory) -> list[Section]:
-        """Accuracy, calibration and strange images of one run."""
+        """Accuracy, calibration and out-of-distribution images of one run."""
         return mnist_report.run_sections(run)
 
     def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -193,10 +193,10 @@ def _enlarged(images: np.ndarray) -> np.ndarray:
     return np.asarray(jax.image.resize(images, (len(images), 32, 32), "linear"))
 
 
-def _strange() -> dict[str, Strange]:
+def _outside() -> dict[str, OutOfDistribution]:
     numbers = _images("svhn", "test")
     others = {name: _images(name, "test") for name in ("fashion-mnist", "kmnist")}
     return {
-        "svhn": Strange(numbers.inputs, numbers.labels, numbers.source),
-        **{name: Strange(one.inputs, None, one.source) for name, one in others.items()},
+        "svhn": OutOfDistribution(numbers.inputs, numbers.labels, numbers.source),
+        **{name: OutOfDistribution(one.inputs, None, one.source) for name, one in others.items()},
     }

@@ -72,7 +72,7 @@ def store_examples(run: RunDirectory, digits: np.ndarray, numbers: np.ndarray) -
 
 
 def run_sections(run: RunDirectory) -> list[Section]:
-    """Accuracy, calibration and strange images of one run."""
+    """Accuracy, calibration and out-of-distribution images of one run."""
     summary, found = run.summary, read_predictions(run)
     name = label(summary)
     return [

@@ -2,12 +2,12 @@
 
 from consilience.predictive.classes import ClassPredictions, Predictor
 from consilience.predictive.draws import parameter_draws
-from consilience.predictive.outliers import OutlierScores, detect
+from consilience.predictive.out_of_distribution import DetectionScores, detect
 from consilience.predictive.scores import Reliability, Scores, reliability, score
 
 __all__ = [
     "ClassPredictions",
-    "OutlierScores",
+    "DetectionScores",
     "Predictor",
     "Reliability",
     "Scores",

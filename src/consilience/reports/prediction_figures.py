@@ -1,4 +1,4 @@
-"""Figures about predictions: reliability, confidence on familiar and strange inputs."""
+"""Figures about predictions: reliability, confidence in and out of distribution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reliability(stored: xarray.Dataset) -> Figure:
 
 
 def confidence(stored: xarray.Dataset) -> Figure:
-    """The density of the predicted class's probability on familiar and strange inputs, all agents together."""
+    """The density of the predicted class's probability in and out of distribution, all agents together."""
     with styled((6.4, 3.0)) as figure:
         axis = figure.subplots()
         _densities(axis, stored)
@@ -63,11 +63,16 @@ def _reliability_lines(axis: Any, stored: xarray.Dataset) -> None:
 
 
 def _densities(axis: Any, stored: xarray.Dataset) -> None:
-    """Familiar inputs are nearly all near 1; their last bar runs off the top, so that strange ones can be seen."""
+    """Held-out inputs are nearly all near 1; their last bar runs off the top, so that the others can be seen."""
     highest = 0.0
-    for colour, name in zip(_KINDS, ["", *stored.attrs["strange"]], strict=False):
+    for colour, name in zip(_KINDS, ["", *_outside(stored)], strict=False):
         values = stored[f"confidence_{name}" if name else "confidence"].to_numpy().ravel()
         heights, _ = np.histogram(values, _EDGES, density=True)
         axis.stairs(heights, _EDGES, color=colour, label=name or "held out")
         highest = max(highest, float(heights.max())) if name else highest
     axis.set(yticks=[], xlim=(0, 1), ylim=(0, 1.25 * highest))
+
+
+def _outside(stored: xarray.Dataset) -> list[str]:
+    """The names of the out-of-distribution sets; runs of format 1 have another word for them."""
+    return list(stored.attrs.get("out_of_distribution", stored.attrs.get("strange", ())))

@@ -106,7 +106,7 @@ def participation_section(run: RunDirectory) -> list[Section]:
     return [
         Section(
             "Whose data counted",
-            f"This run went on while agents were lost: the data of {names} is missing from some of its draws. Such "
+            f"This run continued while agents were lost: the data of {names} is missing from some of its draws. Such "
             "a draw comes from the posterior given the data of the others, with their share of the prior. "
             "`participation` in draws.zarr says it for every draw.",
             {},
@@ -127,7 +127,7 @@ def nodes_of(run: RunDirectory) -> list[Section]:
     }  # fmt: skip
     text = (
         "Every agent was a process of its own, beside its own data. Messages are counted since a node's last start; "
-        "one that was started again went on from its checkpoint, which does not change its draws."
+        "one that was started again resumed from its checkpoint, which does not change its draws."
     )
     return [Section("The nodes", text, table=tables.rows(records, columns))]
 

@@ -74,6 +74,7 @@ class Loop:
         self.last_checkpoint = time.perf_counter()
         self.pending: list[Future[None]] = []
         self.failure: ConsilienceError | None = None
+        self.write_failed = False
         self.kept = f" What was stored before is safe; `{companion.resume_command}` resumes from there."
 
     def sample(self, state: Any, step: int) -> None:
@@ -160,9 +161,12 @@ class Loop:
         """
 
         def run() -> None:
-            if self.failure is None:
-                with disk_errors(self.run.path, self.kept):
-                    job(*arguments)
+            if self.write_failed or self.failure is not None:
+                return
+            self.write_failed = True  # until it is done: the next job may begin before anybody hears of a failure
+            with disk_errors(self.run.path, self.kept):
+                job(*arguments)
+            self.write_failed = False
 
         self.pending.append(writer.submit(run))
 
@@ -227,6 +231,7 @@ class Loop:
     def _diverged(self, state: Any, first_step: int, steps: int, segment: Segment) -> None:
         """Keep what was sampled before the first position that is not finite, and say where that was."""
         self._wait(0)
+        self._agree()  # nothing may be added after draws that could not be written
         if self.stepper.uses_up_state:
             state = self._sampled_again(first_step)
         found = self.stepper.find_diverged(state, first_step, steps)

@@ -4,10 +4,18 @@ from consilience.samplers.base import Finding, Leaf, Option, Sampler, SpeaksFirs
 from consilience.samplers.dula import DULA, dula
 from consilience.samplers.landscape import Landscape
 
-SAMPLERS: dict[str, type[Sampler]] = {"dula": DULA}
+_REGISTRY = (
+    (DULA, dula),
+)  # fmt: skip
+"""Every sampler and the function that makes one: a new sampler is one more line."""
+
+SAMPLERS: dict[str, type[Sampler]] = {kind.model_fields["kind"].default: kind for kind, _ in _REGISTRY}
 """Every sampler by its `kind`; plans, the command line and the contract's tests know those that stand here."""
+CONSTRUCTORS = {make.__name__: make for _, make in _REGISTRY}
+"""The functions that make samplers, as users call them: `consilience.dula(…)`."""
 
 __all__ = [
+    "CONSTRUCTORS",
     "DULA",
     "SAMPLERS",
     "Finding",
@@ -18,5 +26,5 @@ __all__ = [
     "SpeaksFirst",
     "SpeaksLast",
     "Suggestion",
-    "dula",
+    *CONSTRUCTORS,
 ]

@@ -141,7 +141,7 @@ class Sampler(Record, ABC):
 
     @abstractmethod
     def edge_rate(self, coefficients: Any) -> Any | None:
-        """The factor by which an edge moves an agent's message, if nodes may go on without the edge.
+        """The factor by which an edge moves an agent's message, if nodes may continue without the edge.
 
         That is `β` if `mix` is `message − β · disagreement` and the state keeps the mixed message as it is: what an
         edge has moved is then known at both its ends, and can be made good. `None` if it is not so.

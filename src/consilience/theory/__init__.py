@@ -5,6 +5,7 @@ Bounds in closed form and by recursion (`ConsensusBound`, `DivergenceBound`, `st
 posteriors on a grid.
 """
 
+from consilience.theory.affine import AffineStep, ExactLaw
 from consilience.theory.analysis import Analysis, analyse, require_small, start_moments
 from consilience.theory.conditions import Setting, unmet_conditions
 from consilience.theory.consensus_bound import ConsensusBound
@@ -28,10 +29,12 @@ from consilience.theory.recursions import consensus_recursion, divergence_recurs
 from consilience.theory.slopes import late_rate, measured_disagreement, promised_rates
 
 __all__ = [
+    "AffineStep",
     "Analysis",
     "ConsensusBound",
     "Constants",
     "DivergenceBound",
+    "ExactLaw",
     "ExactPath",
     "GaussianNetwork",
     "GridPosterior",

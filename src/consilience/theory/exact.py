@@ -20,7 +20,7 @@ class ExactPath(NamedTuple):
     """What is known exactly about a Gaussian network at some steps."""
 
     steps: np.ndarray
-    """`(times,)` after how many steps; fewer than asked for if an unstable network left the finite numbers."""
+    """`(times,)` after how many steps; fewer than asked for if an unstable network diverged."""
     consensus_error: np.ndarray
     """`(times,)`: `E‖w̃_k‖²`."""
     mean: np.ndarray

@@ -113,13 +113,13 @@ class GaussianNetwork:
             transition = np.eye(n * d) - pull * laplacian - drift * hessian
             noise = 2 * sampler.temperature * drift * np.eye(n * d)
             if batch_size is not None:
-                noise += drift**2 * self._batch_covariance(mean, covariance, batch_size)
+                noise += drift**2 * self.batch_covariance(mean, covariance, batch_size)
             mean = transition @ mean + drift * self.linear.ravel()
             covariance = transition @ covariance @ transition.T + noise
             yield Moments(mean, covariance)
 
     def stationary(self, sampler: Any, k: int) -> Moments:
-        """The law that the network would settle in if the step sizes of step `k` went on for ever.
+        """The law that the network would settle in if the step sizes of step `k` were used for ever.
 
         With falling step sizes the network follows this law closely once it has forgotten its start.
         """
@@ -154,7 +154,8 @@ class GaussianNetwork:
 
         return block_diag(*self.precisions)
 
-    def _batch_covariance(self, mean: np.ndarray, covariance: np.ndarray, batch_size: int) -> np.ndarray:
+    def batch_covariance(self, mean: np.ndarray, covariance: np.ndarray, batch_size: int) -> np.ndarray:
+        """What minibatches of rows drawn with replacement add to the gradients, for positions of the given law."""
         n, d = self.linear.shape
         noise = np.zeros((n * d, n * d))
         for i, (hessians, linears) in enumerate(self.row_gradients):

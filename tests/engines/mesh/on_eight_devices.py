@@ -5,6 +5,7 @@ Nearly all of its time goes into compiling, so engines are shared between tests 
 
 import dataclasses
 import functools
+import math
 import re
 
 import jax
@@ -15,6 +16,10 @@ import pytest
 import consilience as cs
 from consilience.engines import simulate
 from consilience.engines.mesh import engine
+from consilience.engines.mesh.costs import traffic_of
+from consilience.engines.mesh.devices import DeviceSettings
+from consilience.engines.mesh.engine import MeshSimulation
+from consilience.engines.program import Sizes
 from consilience.engines.simulate import Simulation
 from consilience.models import classifier, mlp
 from tests.gaussian import regression
@@ -52,7 +57,7 @@ def setting(graph, features=2, **entries):
 
 @functools.cache
 def mesh_of(name):
-    return Mesh(*setting(GRAPHS[name]))
+    return MeshSimulation(*setting(GRAPHS[name]))
 
 
 @functools.cache
@@ -67,12 +72,12 @@ def results_of(engine, longest=10**9):
         given = state
         steps = min(longest, engine.max_steps, engine.plan.num_steps - step)
         state, segment = engine.advance(given, step, steps)
-        assert given.is_deleted() == isinstance(engine, Mesh)  # the new state takes over the buffers
+        assert given.is_deleted() == isinstance(engine, MeshSimulation)  # the new state takes over the buffers
         step = segment.last_step
         parts.append(np.array(segment.draws))
-        errors.append(segment.consensus_error[-1])
+        errors.append(segment.metrics["consensus_error"][-1])
     together = np.concatenate(parts)
-    return (together[:, :, np.argsort(engine.agents)] if isinstance(engine, Mesh) else together), errors[-1]
+    return (together[:, :, np.argsort(engine.agents)] if isinstance(engine, MeshSimulation) else together), errors[-1]
 
 
 def require_equal(mesh, simulated, rtol=1e-4, atol=1e-5):
@@ -88,7 +93,7 @@ def test_draws_and_consensus_errors_are_those_of_simulate(name):
 
 
 def test_a_message_from_the_wrong_neighbour_is_noticed():
-    mesh = Mesh(*setting(GRAPHS["ring of 8"]))
+    mesh = MeshSimulation(*setting(GRAPHS["ring of 8"]))
     first, second = mesh.exchange.rounds
     mesh.exchange = dataclasses.replace(mesh.exchange, rounds=(first, first))
     assert first != second
@@ -98,7 +103,7 @@ def test_a_message_from_the_wrong_neighbour_is_noticed():
 
 def test_minibatches_and_segments_of_any_length():
     problem, plan = setting(cs.graphs.ring(5), features=12, batch_size=3)
-    mesh = Mesh(problem, plan)
+    mesh = MeshSimulation(problem, plan)
     assert mesh.axes == (1, 5, 1)
     require_equal(results_of(mesh, mesh.block_steps), results_of(Simulation(problem, plan)))
 
@@ -108,7 +113,7 @@ def test_spare_devices_for_chains_with_data_of_their_own_in_double_precision():
         problem, plan = setting(cs.graphs.ring(4), num_chains=3, burn_in=5, store_every=4, dtype="float64")
         others = [regression(problem.shard_sizes, seed=seed).shards for seed in range(3)]
         own = dataclasses.replace(problem, shards=others[0], replicas=others)
-        mesh = Mesh(own, plan)
+        mesh = MeshSimulation(own, plan)
         assert mesh.axes == (2, 4, 1)
         require_equal(results_of(mesh), results_of(Simulation(own, plan)), rtol=1e-10, atol=1e-12)
 
@@ -138,13 +143,35 @@ def _gathering(mesh):
     return jax.jit(gather).lower(np.zeros((64, 3), np.float32)).compile().as_text()
 
 
-def test_a_model_spread_over_two_devices():
+@pytest.mark.parametrize("name", ["ring of 1,000", "random graph of 13", "model on two devices"])
+def test_what_is_said_to_be_sent_is_what_the_compiled_program_sends(name):
+    mesh = spread_model()[-1] if name.startswith("model") else mesh_of(name)
+    sent, others = traffic_of(mesh), mesh.axes.model - 1
+    program = mesh.lowered(mesh.held, Sizes(1, 1, 1, 2)).compile().as_text()
+    assert _produced(program, "collective-permute") == sent.permuted_bytes > 0
+    gathered, scattered = _produced(program, "all-gather"), _produced(program, "reduce-scatter")
+    assert gathered * others // mesh.axes.model + scattered * others == sent.sliced_bytes
+    assert (sent.sliced_bytes > 0) == (others > 0)
+
+
+def _produced(program, operation):
+    """Bytes that all operations of a kind give, of float32."""
+    shapes = re.findall(rf"= f32\[([\d,]*)\]\S* {operation}\(", program)
+    return 4 * sum(math.prod(map(int, shape.split(","))) for shape in shapes)
+
+
+@functools.cache
+def spread_model():
     rng = np.random.default_rng(0)
     shards = [(rng.normal(size=(rows, 4)).astype(np.float32), rng.integers(0, 3, rows)) for rows in (7, 9, 8, 6)]
     problem = classifier(mlp(4, [7], 3), shards)
     sampler = cs.dula(1e-3, 0.2)
     plan = cs.Plan(graph=cs.graphs.ring(4), sampler=sampler, num_steps=40, batch_size=5, batches="replacement")
-    mesh = Mesh(problem, plan, MeshSettings(model_devices=2))
+    return problem, plan, MeshSimulation(problem, plan, DeviceSettings(model_devices=2))
+
+
+def test_a_model_spread_over_two_devices():
+    problem, plan, mesh = spread_model()
     assert mesh.axes == (1, 4, 2)
     assert mesh.parameters.size % 2  # a slice that has to be filled up
     state = mesh.initial_state()
@@ -162,7 +189,7 @@ def test_the_program_holds_no_second_copy_of_the_state(monkeypatch):
         shards=[np.ones(1, np.float32)] * (8 * agents),
     )
     plan = cs.Plan(graph=cs.graphs.ring(8 * agents), sampler=cs.dula(1e-3, 0.2), num_steps=4, store_every=4)
-    mesh = Mesh(problem, plan)
+    mesh = MeshSimulation(problem, plan)
     state, received = agents * size * 4, 2 * size * 4
     needed = {
         "state": state,
@@ -193,7 +220,7 @@ def test_the_program_holds_no_second_copy_of_the_state(monkeypatch):
 def test_the_first_position_that_is_not_finite():
     problem, plan = setting(cs.graphs.ring(13))
     plan = plan.replace(sampler=cs.dula(10.0, 0.2), num_steps=200)
-    mesh, simulated = Mesh(problem, plan), Simulation(problem, plan)
+    mesh, simulated = MeshSimulation(problem, plan), Simulation(problem, plan)
     found = [engine.find_diverged(engine.initial_state(), 0, 200) for engine in (mesh, simulated)]
     assert found[0] is not None
     assert found[0] == found[1]

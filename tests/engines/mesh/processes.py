@@ -1,9 +1,14 @@
 """Teams of real processes on this machine, each the command line as a user starts it."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
 
 COMMAND = [sys.executable, "-m", "consilience.cli.main"]
 SECONDS = 300
@@ -56,14 +61,13 @@ def is_free(port):
 
 
 def start(arguments, cwd, environment=None):
-    return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    """A process whose words on standard error go to a file: nobody has to read while it runs."""
+    words = tempfile.NamedTemporaryFile()  # noqa: SIM115 - it lasts as long as the process
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=words
     )
+    process.words = words
+    return process
 
 
 @contextlib.contextmanager
@@ -80,7 +84,8 @@ def team(commands, cwd, environments=None):
         for process in made:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            process.wait()
+            process.words.close()
 
 
 def meeting(count, port=None, seconds=60):
@@ -90,10 +95,19 @@ def meeting(count, port=None, seconds=60):
     return [[*common, "--process-id", number] for number in range(count)]
 
 
+def slurm(count):
+    """The environments that Slurm would give to so many tasks on this machine; their port is one that is free."""
+    first = 65535 - 2**12 + 1
+    job = next(job for job in np.random.default_rng().permutation(2**12) if is_free(first + int(job)))
+    common = {**SLURM, "SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": str(count)}
+    return [{**os.environ, **common, "SLURM_PROCID": str(number)} for number in range(count)]
+
+
 def finished(made):
     """Exit codes and last lines of standard error."""
     told = []
     for process in made:
-        _, error = process.communicate(timeout=SECONDS)
-        told.append((process.returncode, error.strip().splitlines()[-1:] or [""]))
-    return [(code, lines[0]) for code, lines in told]
+        process.wait(timeout=SECONDS)
+        lines = Path(process.words.name).read_text().strip().splitlines()
+        told.append((process.returncode, lines[-1] if lines else ""))
+    return told

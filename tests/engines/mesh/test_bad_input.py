@@ -5,15 +5,16 @@ import os
 import jax
 import numpy as np
 import pytest
-from consilience.cli.meshes import require_no_auto, settings_for
 
 import consilience as cs
-from consilience import teamwork
-from consilience.engines.mesh import engine, joining, own_agents
+from consilience.cli.processes import engine_for, refuse_suggesting
+from consilience.engines.mesh import engine, joining
+from consilience.engines.mesh.devices import DeviceSettings
+from consilience.engines.mesh.engine import MeshSimulation, own_agents
 from consilience.engines.mesh.rendezvous import Rendezvous
 from consilience.errors import InputError, MeshError
-from consilience.planning.checks import largest_curvature
-from tests.engines.mesh.processes import PROBLEM, SLURM, finished, free_port, meeting, team
+from consilience.kernel.curvature import largest_curvature
+from tests.engines.mesh.processes import PROBLEM, finished, free_port, meeting, slurm, team
 from tests.gaussian import regression
 
 identity = engine._identity
@@ -58,13 +59,13 @@ def test_processes_with_different_versions(place):
 
 @pytest.mark.parametrize("changed", ["plan", "setting", "version", "edges", "order"])
 def test_what_processes_compare(changed, monkeypatch):
-    plan, settings = plan_of(4), cs.MeshSettings()
+    plan, settings = plan_of(4), DeviceSettings()
     before = identity(plan, settings)
     assert identity(plan_of(4), settings) == before
     if changed == "plan":
         plan = plan.replace(seed=1)
     if changed == "setting":
-        settings = cs.MeshSettings(devices=2)
+        settings = DeviceSettings(devices=2)
     if changed == "version":
         monkeypatch.setattr(engine.importlib.metadata, "version", lambda name: "0.0.1")
     if changed == "edges":  # another NetworkX may make another graph of the same name and seed
@@ -98,11 +99,11 @@ def test_data_that_one_process_alone_cannot_use(place):
 
 def test_the_curvature_of_all_agents_is_the_largest_that_a_process_finds():
     problem, plan = regression([4, 5, 6]), plan_of(3)
-    parts = [largest_curvature(plan, problem.of_agents(own), np.array(own)) for own in ([0], [1, 2])]
-    np.testing.assert_allclose(max(parts), largest_curvature(plan, problem), rtol=1e-5)
-    mesh = Mesh(problem, plan)
+    parts = [largest_curvature(problem.of_agents(own), plan.seed, plan.dtype, np.array(own)) for own in ([0], [1, 2])]
+    np.testing.assert_allclose(max(parts), largest_curvature(problem, plan.seed, plan.dtype), rtol=1e-5)
+    mesh = MeshSimulation(problem, plan)
     mesh.team.gather = lambda own: np.stack([own, 1000 * own])
-    np.testing.assert_allclose(teamwork.largest_curvature(mesh), 1000 * max(parts), rtol=1e-5)
+    np.testing.assert_allclose(mesh.largest_curvature(), 1000 * max(parts), rtol=1e-5)
 
 
 def test_a_disk_that_is_full_for_one_process_at_a_checkpoint(place):
@@ -153,7 +154,7 @@ def test_a_meeting_that_cannot_be(entries, words):
 
 def test_options_of_a_mesh_for_another_engine():
     with pytest.raises(InputError, match="are for --engine mesh, not for simulate"):
-        settings_for("simulate", 2, None)
+        engine_for("simulate", 2, None)
 
 
 @pytest.mark.parametrize(
@@ -168,19 +169,30 @@ def test_a_time_to_wait_for_nobody(options, words, place):
     assert (code, words in said) == (2, True), said
 
 
-@pytest.mark.parametrize("variables", [{}, SLURM])
-def test_step_sizes_are_not_chosen_by_several_processes(variables, monkeypatch):
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(MeshError, match="--auto looks at all agents' data"):
-        require_no_auto("mesh", None if variables else "localhost:1")
-    require_no_auto("simulate")
+@pytest.mark.parametrize("joined_by", ["address", "Slurm"])
+def test_step_sizes_are_not_chosen_by_several_processes(joined_by, place):
+    command = ["run", "problem:one", "--agents", 4, "--steps", 50, "--auto", "--engine", "mesh", "--out", "run"]
+    if joined_by == "address":
+        found = told([[*command, *own] for own in meeting(2)], place)
+    else:
+        found = told([command] * 2, place, slurm(2))
+    assert [code for code, _ in found] == [2, 2], found
+    assert all("choosing step sizes looks at all agents' data" in said for _, said in found), found
+    assert not (place / "run").exists()
+
+
+def test_one_process_alone_may_choose_step_sizes(monkeypatch):
+    refuse_suggesting("mesh")
+    monkeypatch.setattr(joining, "_place", (1, 2))
+    refuse_suggesting("simulate")
+    with pytest.raises(MeshError, match="ask `consilience suggest` in one process"):
+        refuse_suggesting("mesh")
 
 
 def test_more_devices_than_a_running_jax_has():
     plan = plan_of(3)
     with pytest.raises(MeshError, match="xla_force_host_platform_device_count"):
-        cs.sample(regression([4, 4, 4]), plan, engine=cs.MeshSettings(devices=jax.device_count() + 1))
+        cs.sample(regression([4, 4, 4]), plan, engine=cs.Mesh(devices=jax.device_count() + 1))
 
 
 def test_a_run_of_another_engine_takes_no_devices(tmp_path):
@@ -188,4 +200,4 @@ def test_a_run_of_another_engine_takes_no_devices(tmp_path):
     run = cs.sample(regression([4, 4, 4]), plan, tmp_path / "run")
     (run.path / "summary.json").unlink()
     with pytest.raises(InputError, match="takes no devices"):
-        cs.resume(run.path, regression([4, 4, 4]), engine=cs.MeshSettings(devices=1))
+        cs.resume(run.path, regression([4, 4, 4]), engine=cs.Mesh(devices=1))

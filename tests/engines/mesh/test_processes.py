@@ -1,6 +1,5 @@
 """Several real processes over Gloo: the draws of `simulate`, one store, each its own data, and going on."""
 
-import os
 import time
 
 import numpy as np
@@ -10,7 +9,7 @@ import zarr
 import consilience as cs
 from consilience.engines.mesh.layout import line_of_agents
 from consilience.engines.simulate import Simulation
-from tests.engines.mesh.processes import PROBLEM, SECONDS, SLURM, finished, is_free, meeting, team
+from tests.engines.mesh.processes import PROBLEM, SECONDS, finished, meeting, slurm, team
 
 AGENTS = 7
 STEPS = 60
@@ -72,14 +71,6 @@ def require_gone_on(run, expected):
     draws = draws_of(run)
     require_equal(draws[:, :, 1:], expected[:, :, 1:])
     assert (draws[:, :, 0] == MARK).all()
-
-
-def slurm(count):
-    """The environments that Slurm would give to so many tasks on this machine; their port is one that is free."""
-    first = 65535 - 2**12 + 1
-    job = next(job for job in np.random.default_rng().permutation(2**12) if is_free(first + int(job)))
-    common = {**SLURM, "SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": str(count)}
-    return [{**os.environ, **common, "SLURM_PROCID": str(number)} for number in range(count)]
 
 
 def test_four_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_own_shards(place):

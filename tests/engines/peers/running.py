@@ -10,7 +10,6 @@ from consilience.deployment.merging import network_draws
 from consilience.deployment.networks import make_network
 from consilience.deployment.nodes import run_node
 from consilience.engines.peers.settings import NodeSettings
-from tests.command import Command
 
 
 def sample_by_peers(plan, directory, problem=None, **options):
@@ -22,17 +21,7 @@ def sample_by_peers(plan, directory, problem=None, **options):
             threads.submit(run_node, NodeSettings.load(path), whole.of_agent(agent))
             for agent, path in enumerate(files)
         ]
-        runs = [job.result(timeout=240) for job in jobs]
-    return network_draws([run.path for run in runs]), runs
-
-
-def sample_by_processes(plan, directory):
-    """The same with each node a process, as users have it."""
-    files = make_network(plan, directory)
-    nodes = [Command("node", path) for path in files]
-    with ended_at_last(nodes):
-        wait_for_success(nodes)
-    runs = [Run(NodeSettings.load(path).run) for path in files]
+        runs = [Run(job.result(timeout=240).path) for job in jobs]
     return network_draws([run.path for run in runs]), runs
 
 

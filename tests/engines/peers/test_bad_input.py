@@ -1,4 +1,4 @@
-"""What goes wrong on somebody's machine: each is told in words, and a node that is started again goes on."""
+"""What goes wrong on somebody's machine: each is told in words, and a node that is started again resumes."""
 
 import datetime
 import errno
@@ -19,8 +19,9 @@ from consilience.deployment.nodes import own_problem, run_node
 from consilience.engines.peers import certificates
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
+from consilience.engines.peers.zenoh_transport import by_zenoh
 from consilience.errors import NetworkError, ProblemError, RunError, StorageError
-from consilience.runs import Checkpoints
+from consilience.runs.checkpoints import Checkpoints
 from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import sample_by_peers
 
@@ -45,7 +46,7 @@ def test_with_a_wrong_port_the_node_says_for_whom_it_waits(tmp_path, caplog):
         node = Node(two_sensors().of_agent(1), PLAN, settings)
         node.compile()
         with caplog.at_level(logging.INFO, "consilience.peers"):
-            node.connect(0, node.initial_state())
+            node.connect(by_zenoh(settings), 0, node.initial_state())
             rounds = threading.Thread(target=node.advance, args=(node.initial_state(), 0, 5))
             rounds.start()
             try:
@@ -57,7 +58,7 @@ def test_with_a_wrong_port_the_node_says_for_whom_it_waits(tmp_path, caplog):
                 rounds.join(30)
                 node.close()
     assert "agent 1 waits for agent 0 in round 0" in caplog.text
-    assert node.round == 0
+    assert node.rounds.round == 0
 
 
 def shard_from_a_file(num_agents, agent):
@@ -94,13 +95,13 @@ def full_disk(*_, **__):
 
 
 @pytest.mark.parametrize("refused", ["messages", "state"])
-def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path, monkeypatch, refused):
+def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_resumes_later(tmp_path, monkeypatch, refused):
     """One node's disk is full at a checkpoint, four times; it ends with the reason and at last has the same draws."""
     undisturbed, _ = sample_by_peers(PLAN, tmp_path / "quiet", two_sensors(), insecure=True)
     files = make_network(PLAN, tmp_path / "network", insecure=True, checkpoint_seconds=1e-6)
     settings = [NodeSettings.load(path) for path in files]
     failed, finished = [], []
-    true_save, true_keep = Checkpoints.save, nodes._NodeSampling._keep_messages
+    true_save, true_keep = Checkpoints.save, nodes.NodeCompanion.before_checkpoint
 
     def is_full(path, step):
         return "agent-1" in str(path) and step > 3 and len(failed) < 4
@@ -109,14 +110,14 @@ def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path
         (full_disk if is_full(self.path, step) else true_save)(self, step, *arguments)
 
     def keep(self, step):
-        (full_disk if is_full(self.run.path, step) else true_keep)(self, step)
+        (full_disk if is_full(self._run.path, step) else true_keep)(self, step)
 
     if refused == "state":
         monkeypatch.setattr(Checkpoints, "save", save)
     else:
-        monkeypatch.setattr(nodes._NodeSampling, "_keep_messages", keep)
+        monkeypatch.setattr(nodes.NodeCompanion, "before_checkpoint", keep)
     # a segment is a round, so that there are checkpoints
-    monkeypatch.setattr(nodes._NodeSampling, "segment_seconds", 1e-6)
+    monkeypatch.setattr(Node, "segment_seconds", 1e-6)
 
     def run(agent):
         try:
@@ -133,7 +134,7 @@ def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_goes_on_later(tmp_path
     assert len(finished) == 2
     assert len(failed) == 4
     assert "No space left on device; free some space" in failed[0]
-    assert "`consilience node FILE` goes on from there" in failed[0]
+    assert "`consilience node FILE` resumes from there" in failed[0]
     for agent, path in enumerate(settings):
         np.testing.assert_array_equal(cs.Run(path.run).draws["w"].to_numpy()[:, 0], undisturbed["w"][:, agent])
 
@@ -154,7 +155,7 @@ def test_a_node_that_is_done_and_started_again_keeps_its_draws_and_serves_others
         assert [job.result(timeout=120).complete for job in jobs] == [True, True]
     np.testing.assert_array_equal(draws(1), found["w"][:, 1])
     np.testing.assert_array_equal(draws(0), found["w"][:, 0])
-    with pytest.raises(RunError, match='began with on_loss = "wait": set it back'):
+    with pytest.raises(RunError, match="began with on_loss = 'wait': set it back"):
         run_node(settings[0].model_copy(update={"on_loss": "continue"}), two_sensors().of_agent(0))
     (settings[0].run / "outbox" / f"{PLAN.num_steps}.npz").write_bytes(b"nothing")
     with pytest.raises(RunError, match=r"cannot be read .*: restore the file, or remove it"):

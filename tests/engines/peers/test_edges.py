@@ -12,13 +12,13 @@ class End:
     """One of two agents that only mix, so that the sum of their positions must stay the same."""
 
     def __init__(self, agent, other, rng):
-        self.edges = Edges(agent, {other: 0.7}, SHAPE, 2)
+        self.edges = Edges(agent, {other: 0.7}, [SHAPE], 2)
         self.other, self.position, self.round = other, rng.normal(size=SHAPE), 0
 
     def mix(self, message, received):
-        found = {} if message is None or not received else {self.other: (message, np.zeros(2, int))}
+        found = {} if message is None or not received else {self.other: ((message,), np.zeros(2, int))}
         self.edges.used(self.round)
-        others = self.edges.settle(self.round, self.position, found, PULL)
+        (others,) = self.edges.settle(self.round, (self.position,), found, PULL)
         self.position = self.position - PULL * 0.7 * (self.position - others[0])
         self.round += 1
 
@@ -73,7 +73,7 @@ def test_a_lost_answer_is_made_good_by_the_next_comparison():
     np.testing.assert_allclose(a.position + b.position, total)
 
 
-def test_a_killed_end_goes_on_from_its_checkpoint():
+def test_a_killed_end_resumes_from_its_checkpoint():
     """What it did after the checkpoint is gone from its memory, not from its neighbour's position."""
     a, b, total = two_ends()
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_a_killed_end_goes_on_from_its_checkpoint():
     for _ in range(4):
         both_mix(a, b)
     b.position = position
-    b.edges = Edges(1, {0: 0.7}, SHAPE, 2)
+    b.edges = Edges(1, {0: 0.7}, [SHAPE], 2)
     b.edges.restore(record)
     a.edges.lose(1)
     b.edges.lose(0)
@@ -123,8 +123,8 @@ def test_who_is_far_behind_takes_up_the_others_round(behind, jumps):
 
 
 def test_presence_fades_when_no_news_comes():
-    edges = Edges(0, {1: 1.0, 4: 1.0}, SHAPE, 5)
-    message = np.zeros(SHAPE)
+    edges = Edges(0, {1: 1.0, 4: 1.0}, [SHAPE], 5)
+    message = (np.zeros(SHAPE),)
     for k in range(20):
         heard = np.array([k - 1, k, k - 1, min(k, 7), k])  # agent 3 is gone after round 7
         edges.settle(k, message, {1: (message, np.maximum(heard, 0)), 4: (message, np.zeros(5, int))}, PULL)

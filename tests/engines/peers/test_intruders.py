@@ -15,7 +15,7 @@ from consilience.engines.peers import certificates
 from consilience.engines.peers.messages import Message
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
-from consilience.engines.peers.transport import configuration
+from consilience.engines.peers.zenoh_transport import configuration
 from tests.command import Command
 from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import assert_same_draws, ended_at_last, wait_for_success
@@ -57,8 +57,9 @@ def test_intruders_are_refused_and_logged_and_no_draw_changes(tmp_path):
     secret = load_pem_private_key(settings.tls.authority.with_suffix(".key").read_bytes(), None)
     authority = (x509.load_pem_x509_certificate(settings.tls.authority.read_bytes()), secret)
     forged_by = Node(sensors().of_agent(1), PLAN, settings)
-    forged = forged_by.codec.encode(Message(2, 0, 0, np.full(forged_by.codec.shape, 1e3)))
-    assert isinstance(forged_by.codec.decode(forged, 2), Message)  # were it let through, it would be taken
+    codec = forged_by.wire.codec
+    forged = codec.encode(Message(2, 0, 0, tuple(np.full(shape, 1e3) for shape, _ in codec.arrays)))
+    assert isinstance(codec.decode(forged, 2), Message)  # were it let through, it would be taken
 
     nodes = [Command("node", files[0], "--json")]
     with ended_at_last(nodes):

@@ -43,10 +43,10 @@ def read(place):
 
 def test_the_page_says_how_the_node_is(node):
     messages = {"sent": 4, "received": 7, "rejected": 1, "asked_for": 2}
-    node.counts.update({**messages, "bytes_sent": 800, "bytes_received": 1400})
-    node.round, node.durable, node.error = 4, 2, 0.25
-    node.alive.add(2)
-    node.clock.end("wait")
+    node.wire.counts.update({**messages, "bytes_sent": 800, "bytes_received": 1400})
+    node.rounds.round, node.rounds.durable, node.distance = 4, 2, 0.25
+    node.members.here.add(2)
+    node.phases.end("wait")
     place = free_place()
     with served(place, node):
         found = read(place)

@@ -1,9 +1,6 @@
 """Nodes on real connections: the draws of `simulate`, strangers and liars, killed and stopped processes."""
 
 import logging
-import os
-import random
-import signal
 import time
 
 import numpy as np
@@ -14,17 +11,17 @@ from consilience.deployment.merging import network_draws
 from consilience.deployment.networks import make_network
 from consilience.deployment.processes import network_status
 from consilience.engines.peers.messages import Message
+from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
-from tests.command import Command
+from consilience.engines.peers.transport import Handlers
+from consilience.engines.peers.zenoh_transport import ZenohTransport, by_zenoh
+from consilience.samplers import SAMPLERS
 from tests.engines.peers.running import (
     assert_same_draws,
-    ended_at_last,
-    sample_by_peers,
-    sample_by_processes,
-    wait_for_success,
 )
-
-OPTIMISED = True
+from tests.engines.peers.virtual import KilledError, Laboratory
+from tests.samplers.last_word import LastWord
+from tests.samplers.table import MADE
 
 
 def sensors(sizes, features=3):
@@ -45,43 +42,89 @@ def ring_of_five():
     return sensors((4, 9, 6, 5, 7))
 
 
-@pytest.mark.parametrize(
-    ("graph", "changes"),
-    [
-        (cs.graphs.ring(5), {}),
-        (cs.graphs.ring(5), {"batch_size": 3, "num_chains": 2, "burn_in": 10, "store_every": 7}),
-        (cs.graphs.star(5), {"batch_size": 2, "batches": "replacement"}),
-        (cs.graphs.from_edges(5, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)], weights=[1, 0.5, 1, 2, 1]), {"seed": 4}),
-    ],
-    ids=["ring", "ring-minibatch", "star-replacement", "bridge-weights"],
-)
-def test_peers_draw_what_simulate_draws(graph, changes, tmp_path):
-    plan, problem = plan_for(graph, **changes), ring_of_five()
-    found, runs = sample_by_processes(plan, tmp_path / "network")
-    assert_same_draws(found, cs.sample(problem, plan, tmp_path / "whole"))
+def ring_of_three():
+    return sensors((4, 9, 6))
+
+
+CASES = {
+    "ring": (cs.graphs.ring(5), {}),
+    "ring-minibatch": (cs.graphs.ring(5), {"batch_size": 3, "num_chains": 2, "burn_in": 10, "store_every": 7}),
+    "star-replacement": (cs.graphs.star(5), {"batch_size": 2, "batches": "replacement"}),
+    "bridge-weights": (
+        cs.graphs.from_edges(5, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)], weights=[1, 0.5, 1, 2, 1]), {"seed": 4}
+    ),
+}  # fmt: skip
+
+
+def sample_in_memory(plan, directory, monkeypatch, **options):
+    """The runs of all nodes of a network in memory."""
+    lab = Laboratory(plan, directory, ring_of_five(), monkeypatch, **options)
+    try:
+        lab.start_all()
+        return [cs.Run(run.path) for run in lab.runs(range(plan.num_agents))]
+    finally:
+        lab.clock.abandon()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_peers_draw_what_simulate_draws(case, tmp_path, monkeypatch):
+    graph, changes = CASES[case]
+    plan = plan_for(graph, **changes)
+    runs = sample_in_memory(plan, tmp_path / "network", monkeypatch)
+    whole = cs.sample(ring_of_five(), plan, tmp_path / "whole")
+    assert_same_draws(network_draws([run.path for run in runs]), whole)
     for agent, run in enumerate(runs):
         assert run.summary["agent"] == agent
         assert run.summary["messages"]["sent"] == plan.num_steps
         assert run.summary["messages"]["rejected"] == 0
         assert run.summary["agents"][0]["agent"] == agent
         assert run.draws["agent"].to_numpy().tolist() == [agent]
-        assert (run.path / "report.html").exists()
+        assert "consensus_error" not in run.summary  # a node sees its neighbours only
+        assert run.summary["distance_to_neighbours"] > 0
+
+
+@pytest.mark.parametrize("name", [*(f"{kind}, constant" for kind in SAMPLERS), "last word (tests only)"])
+def test_every_sampler_draws_the_same_by_peers(name, tmp_path, monkeypatch):
+    """Messages and states are pytrees of any structure: on the wire, in checkpoints, in the nodes' draws."""
+    sampler = MADE[name]() if name in MADE else LastWord()
+    plan = plan_for(cs.graphs.ring(3)).model_copy(update={"sampler": sampler, "num_steps": 14})
+    monkeypatch.setattr("consilience.deployment.nodes.Plan.load", lambda path: plan)
+    monkeypatch.setattr("consilience.runs.directory.Plan.load", lambda path: plan)
+    monkeypatch.setattr(Node, "segment_seconds", 1e-6)  # so that there are checkpoints
+    lab = Laboratory(plan, tmp_path / "n", sensors((4, 9, 6)), monkeypatch, checkpoint_seconds=1e-6)
+    try:
+        lab.kill[1] = 8
+        lab.start_all()
+        assert isinstance(lab.until_ended(1), KilledError)
+        lab.kill.clear()
+        lab.start(1)
+        runs = lab.runs(range(3))
+    finally:
+        lab.clock.abandon()
+    assert runs[1].status["restarts"] == 1
+    whole = cs.sample(sensors((4, 9, 6)), plan, tmp_path / "whole")
+    assert_same_draws(network_draws([run.path for run in runs]), whole)
 
 
 def test_an_edge_used_by_one_side_only_would_be_seen(tmp_path, monkeypatch):
     """The control: agent 0 leaves out one neighbour, and the draws differ by far more than rounding."""
-    from consilience.engines.peers.step import AgentStep
+    from consilience.engines.peers.agent_step import AgentStep
 
-    mixed = AgentStep._after_mixing
+    finish = AgentStep.finish
 
-    def one_sided(self, state, prepared, others):
-        return mixed(self, state, prepared, others.at[0].set(state[:, 0]) if self.agent == 0 else others)
+    def one_sided(self, state, prepared, message, others):
+        if self.agent == 0:
+            others[0][0] = message[0]
+        return finish(self, state, prepared, message, others)
 
-    monkeypatch.setattr(AgentStep, "_after_mixing", one_sided)
-    plan, problem = plan_for(cs.graphs.ring(5)), ring_of_five()
-    found, _ = sample_by_peers(plan, tmp_path / "network", problem)
+    monkeypatch.setattr(AgentStep, "finish", one_sided)
+    plan = plan_for(cs.graphs.ring(5))
+    runs = sample_in_memory(plan, tmp_path / "network", monkeypatch)
     with pytest.raises(AssertionError):
-        assert_same_draws(found, cs.sample(problem, plan, tmp_path / "whole"), tolerance=1e-3)
+        assert_same_draws(
+            network_draws([run.path for run in runs]), cs.sample(ring_of_five(), plan, tmp_path / "whole"),
+            tolerance=1e-3,
+        )  # fmt: skip
 
 
 def test_a_node_needs_only_its_own_shard(tmp_path):
@@ -92,7 +135,7 @@ def test_a_node_needs_only_its_own_shard(tmp_path):
         whole = ring_of_five()
         return cs.Problem(whole.log_likelihood, whole.log_prior, whole.init, [whole.shards[agent]])
 
-    from consilience.experiments import _of_agents
+    from consilience.experiments.loading import _of_agents
 
     alone = _of_agents(problem, 5, [3])
     assert made == [3]
@@ -107,11 +150,13 @@ class Listener:
     def __init__(self, path, **changes):
         self.heard, self.here = [], set()
         settings = NodeSettings.load(path).model_copy(update=changes)
-        self.transport = Transport(
+        self.transport = ZenohTransport(
             settings,
-            lambda sender, content: self.heard.append((sender, content)),
-            lambda what, content: b"yes",
-            lambda number, here: self.here.add(number) if here else self.here.discard(number),
+            Handlers(
+                lambda sender, content: self.heard.append((sender, content)),
+                lambda what, content: b"yes",
+                lambda number, here: self.here.add(number) if here else self.here.discard(number),
+            ),
         )
 
     def wait_for(self, condition, seconds=8.0):
@@ -143,8 +188,6 @@ def test_members_reach_their_neighbours_and_speak_only_for_themselves(tmp_path):
 
 def test_a_node_with_another_plan_is_refused_and_the_difference_named(tmp_path, caplog):
     """Agent 1 follows a plan with another seed: agent 0 takes none of its messages and says why."""
-    from consilience.engines.peers.node import Node
-
     plan = plan_for(cs.graphs.from_edges(2, [(0, 1)]))
     problem = sensors((4, 5))
     files = make_network(plan, tmp_path / "network")
@@ -155,67 +198,31 @@ def test_a_node_with_another_plan_is_refused_and_the_difference_named(tmp_path, 
     ]
     with caplog.at_level(logging.INFO, "consilience.peers"):
         for one in nodes:
-            one.connect(0, one.initial_state())
+            one.connect(by_zenoh(one.settings), 0, one.initial_state())
         try:
             deadline = time.monotonic() + 10
             while "differs in seed" not in caplog.text and time.monotonic() < deadline:
-                nodes[1]._publish(0, np.zeros(nodes[1].codec.shape, np.float32))
+                nodes[1].wire.say(0, tuple(np.zeros(shape, dtype) for shape, dtype in nodes[1].step.message_shapes))
                 time.sleep(0.2)
         finally:
             for one in nodes:
                 one.close()
     assert "agent 1 follows another plan: it differs in seed" in caplog.text
-    assert nodes[0].counts["rejected"] > 0
-    assert nodes[0].inbox.latest[1] == -1
+    assert nodes[0].wire.counts["rejected"] > 0
+    assert nodes[0].rounds.inbox.latest[1] == -1
 
 
 def test_bad_messages_are_counted_and_ignored(tmp_path):
-    from consilience.engines.peers.node import Node
-
     plan = plan_for(cs.graphs.from_edges(2, [(0, 1)]))
     node = Node(sensors((4, 5)).of_agent(0), plan, NodeSettings.load(make_network(plan, tmp_path / "n")[0]))
-    codec = node.codec
-    for content in (b"", b"\x00" * 50, codec.encode(Message(1, 0, 0, np.full(codec.shape, np.nan)))):
-        node._receive(1, content)
-    assert node.counts["rejected"] == 3
-    node._receive(1, codec.encode(Message(1, 0, 0, np.zeros(codec.shape))))
-    assert node.counts["received"] == 1
-    assert node.inbox.wait(0, 0.0, [1]) == []
-
-
-def wait_until_all_sample(network, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not all(one["here"] for one in network_status(network, 0.5)):
-        assert time.monotonic() < deadline, "the nodes did not come up"
-
-
-def test_killed_and_stopped_nodes_change_nothing(tmp_path):
-    """20 kills of one, several or all processes, then the draws of an undisturbed run, to the bit."""
-    plan = plan_for(cs.graphs.ring(5)).replace(num_steps=6000, store_every=5)
-    undisturbed, _ = sample_by_peers(plan, tmp_path / "quiet", ring_of_five())
-    files = make_network(plan, tmp_path / "network", checkpoint_seconds=0.2)
-    rng, kills = random.Random(5), 0
-    nodes = [Command("node", path) for path in files]
-    with ended_at_last(nodes):
-        for count in (1, 5, 4, 5, 5):
-            wait_until_all_sample(tmp_path / "network")
-            time.sleep(rng.uniform(0.0, 0.6))
-            for agent in rng.sample(range(5), count):
-                nodes[agent].kill()
-                nodes[agent].wait(10)
-                nodes[agent] = Command("node", files[agent])
-                kills += 1
-        wait_until_all_sample(tmp_path / "network")
-        paused = nodes[2].pid
-        os.kill(paused, signal.SIGSTOP)
-        time.sleep(1.5)
-        os.kill(paused, signal.SIGCONT)
-        wait_for_success(nodes)
-    found = network_draws([NodeSettings.load(path).run for path in files])
-    for name, values in undisturbed.items():
-        np.testing.assert_array_equal(found[name], values)
-    restarts = [cs.Run(NodeSettings.load(path).run).summary["restarts"] for path in files]
-    assert sum(restarts) == kills == 20
+    wire, codec = node.wire, node.wire.codec
+    shape, _ = codec.arrays[0]
+    for content in (b"", b"\x00" * 50, codec.encode(Message(1, 0, 0, (np.full(shape, np.nan),)))):
+        wire.receive(1, content)
+    assert wire.counts["rejected"] == 3
+    wire.receive(1, codec.encode(Message(1, 0, 0, (np.zeros(shape),))))
+    assert wire.counts["received"] == 1
+    assert node.rounds.inbox.wait(0, 0.0, [1]) == []
 
 
 def test_status_of_a_network_that_is_not_up(tmp_path):

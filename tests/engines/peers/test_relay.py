@@ -11,8 +11,9 @@ from consilience.deployment.networks import make_network
 from consilience.deployment.processes import network_status
 from consilience.engines.peers.relay import RelaySettings, configuration, relaying
 from consilience.engines.peers.settings import NodeSettings
-from consilience.engines.peers.transport import configuration as node_configuration
-from consilience.engines.peers.zenoh_transport import ask_status
+from consilience.engines.peers.transport import Handlers
+from consilience.engines.peers.zenoh_transport import ZenohTransport, ask_status
+from consilience.engines.peers.zenoh_transport import configuration as node_configuration
 from consilience.errors import NetworkError
 from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import assert_same_draws, sample_by_peers
@@ -36,12 +37,13 @@ class Member:
 
     def __init__(self, path):
         self.heard, self.here = [], set()
-        self.transport = Transport(
+        self.transport = ZenohTransport(
             NodeSettings.load(path),
-            lambda sender, content: self.heard.append((sender, content)),
-            lambda what, content: b'{"said": "here"}',
-            lambda number, here: self.here.add(number) if here else self.here.discard(number),
-            "operator",
+            Handlers(
+                lambda sender, content: self.heard.append((sender, content)),
+                lambda what, content: b'{"said": "here"}',
+                lambda number, here: self.here.add(number) if here else self.here.discard(number),
+            ),
         )
 
 
@@ -141,7 +143,7 @@ def test_nodes_do_not_listen(tmp_path, place):
     assert found["listen"]["endpoints"] == []
     assert found["connect"]["endpoints"] == [f"tls/{place}"]
     relay = RelaySettings.load(tmp_path / "network" / "relay.toml")
-    made = configuration(relay, RING, "operator")
+    made = configuration(relay, RING)
     assert made["access_control"]["default_permission"] == "deny"
     assert {one["id"] for one in made["access_control"]["subjects"]} == {f"agent-{i}" for i in range(4)} | {
         "operator"

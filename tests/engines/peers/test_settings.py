@@ -11,7 +11,8 @@ from consilience.deployment.networks import make_network
 from consilience.deployment.nodes import run_node
 from consilience.engines.peers import certificates
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
-from consilience.engines.peers.zenoh_transport import configuration
+from consilience.engines.peers.transport import Handlers
+from consilience.engines.peers.zenoh_transport import ZenohTransport, configuration
 from consilience.errors import NetworkError
 
 PLAN = cs.Plan(problem="gmm", graph=cs.graphs.ring(4), sampler=cs.dula(step_size=1e-3, consensus=0.2), num_steps=20)
@@ -100,7 +101,7 @@ def test_a_port_in_use_is_told(network):
         taken.bind((host, int(port)))
         taken.listen()
         with pytest.raises(NetworkError, match=r"can listen on .* is another node running there"):
-            Transport(settings, lambda *_: None, lambda _: None, lambda *_: None)
+            ZenohTransport(settings, Handlers(lambda *_: None, lambda *_: None, lambda *_: None))
 
 
 def test_without_tls_only_on_loopback(tmp_path):

@@ -123,7 +123,7 @@ class MeshSimulation:
             require_usable(self.problem, self.parameters, start[0], data, own.tolist())
 
     def _choose_sizes(self) -> None:
-        """Blocks and segments from the plan alone, so that a run goes on with other devices; their parts fit here."""
+        """Blocks and segments from the plan alone, so that a run resumes with other devices; their parts fit here."""
         plan, size = self.plan, self.parameters.size
         longest = longest_segment(plan, size, self.dtype.itemsize)
         self.block_steps = max(1, min(LONGEST_BLOCK, longest))
