@@ -8,6 +8,15 @@ CONSTRUCTORS = {
         "constant": lambda: cs.dula(0.01, 0.2),
         "falling": lambda: cs.dula(FALLING, cs.Polynomial(scale=0.25, exponent=0.05)),
         "cold": lambda: cs.dula(0.01, 0.2, temperature=0.3),
+        "settled": lambda: cs.dula(0.004, 0.2),
+    },
+    "sghmc": {
+        "constant": lambda: cs.sghmc(0.05, 0.2, friction=1.5),
+        "falling": lambda: cs.sghmc(
+            cs.Polynomial(scale=0.1, offset=3, exponent=0.3), cs.Polynomial(scale=0.25, exponent=0.05), friction=2.0
+        ),
+        "cold": lambda: cs.sghmc(0.05, 0.2, friction=1.5, temperature=0.3),
+        "settled": lambda: cs.sghmc(0.05, 0.2, friction=2.0),
     },
 }
 MADE = {f"{name}, {how}": make for name, ways in CONSTRUCTORS.items() for how, make in ways.items()}

@@ -3,9 +3,11 @@
 from consilience.samplers.base import Finding, Leaf, Option, Sampler, SpeaksFirst, SpeaksLast, Suggestion
 from consilience.samplers.dula import DULA, dula
 from consilience.samplers.landscape import Landscape
+from consilience.samplers.sghmc import SGHMC, sghmc
 
 _REGISTRY = (
     (DULA, dula),
+    (SGHMC, sghmc),
 )  # fmt: skip
 """Every sampler and the function that makes one: a new sampler is one more line."""
 
@@ -18,6 +20,7 @@ __all__ = [
     "CONSTRUCTORS",
     "DULA",
     "SAMPLERS",
+    "SGHMC",
     "Finding",
     "Landscape",
     "Leaf",

@@ -21,9 +21,7 @@ OPTIMISED = True
 CHAINS, ROUNDS = 600, 700
 ALL, RING = range(5), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
 _LIMIT = 5.4
-SETTLED = {"dula": cs.dula(0.004, 0.2), **{
-    name: ways["settled"]() for name, ways in CONSTRUCTORS.items() if "settled" in ways
-}}  # fmt: skip
+SETTLED = {name: ways["settled"]() for name, ways in CONSTRUCTORS.items() if "settled" in ways}
 """Samplers whose network forgets its start, and a loss, within some hundred rounds."""
 
 
