@@ -16,18 +16,20 @@ NUM_STEPS = 128
 def main(kind: str, devices: int, cores: int) -> None:
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    from consilience.engines.mesh.devices import prepare_devices
+    from consilience.engines.mesh.devices import DeviceSettings, prepare_devices
 
     prepare_devices(devices)
     from benchmarks.setting import all_steps
     from benchmarks.timing import seconds_of
-    from consilience.engines.mesh.engine import MeshSettings, Simulation
+    from consilience.engines.base import Stepper
+    from consilience.engines.mesh.engine import MeshSimulation
+    from consilience.engines.simulate import Simulation
     from consilience.experiments import EXPERIMENTS
 
     plan = EXPERIMENTS["a9a"].plan(NUM_AGENTS).replace(num_steps=NUM_STEPS, num_chains=1, store_every=NUM_STEPS)
     problem = EXPERIMENTS["a9a"].problem_of(plan)
     if kind == "mesh":
-        engine: Mesh | Simulation = Mesh(problem, plan, MeshSettings(devices=devices))
+        engine: Stepper = MeshSimulation(problem, plan, DeviceSettings(devices=devices))
     else:
         engine = Simulation(problem, plan)
     engine.compile()

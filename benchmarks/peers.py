@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from benchmarks.table import Line
 from benchmarks.timing import best_of_each
 from consilience import Plan, Problem, dula, graphs
 from consilience.models import classifier, lenet5
+
+if TYPE_CHECKING:
+    from consilience.engines.peers.node import Node
 
 _ROUNDS = 3_000
 _LENET_ROUNDS = 30
@@ -35,6 +38,7 @@ _MEMORY_LIMIT = 20.0
 _REPETITIONS = 2
 _SETTLE_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
+_LONGEST_SECONDS = 600.0
 
 
 def rounds() -> Iterator[Line]:
@@ -84,7 +88,7 @@ def growth() -> Iterator[Line]:
     plan = _mixture(_MEMORY_ROUNDS, num_agents=2)
     sizes: list[float] = []
 
-    def watch(node: subprocess.Popen[str], status: dict[str, Any]) -> None:
+    def watch(node: subprocess.Popen[bytes], status: dict[str, Any]) -> None:
         if status["status"] == "running" and status["step"] > 0.5 * _MEMORY_ROUNDS:
             sizes.append(_resident(node))
 
@@ -101,13 +105,13 @@ def network(plan: Plan, watch=None, **options: float) -> float:
 
     with tempfile.TemporaryDirectory() as directory:
         files = make_network(plan, Path(directory) / "network", **options)
-        started = [_start(["-m", "consilience.cli.main", "node", str(path)]) for path in files]
+        started = [_start(["-m", "consilience.cli.main", "node", str(path)], path) for path in files]
         runs = node_runs(Path(directory) / "network")
         while any(process.poll() is None for process in started):
             time.sleep(0.5)
             if watch is not None and (runs[0] / "status.json").exists():
                 watch(started[0], read_json(runs[0] / "status.json"))
-        _require_done(started)
+        _require_done(started, files)
         return min(read_json(run / "status.json")["timing"]["sampling_seconds"] for run in runs) / plan.num_steps
 
 
@@ -117,10 +121,9 @@ def side_by_side(plan: Plan, part: str) -> float:
 
     with tempfile.TemporaryDirectory() as directory:
         files = make_network(plan, Path(directory) / "network")
-        started = [_start(["-m", __name__, part, str(path)]) for path in files]
-        told = [process.communicate(timeout=600)[0] for process in started]
-        _require_done(started)
-        return min(json.loads(one) for one in told) / plan.num_steps
+        started = [_start(["-m", __name__, part, str(path)], path) for path in files]
+        _require_done(started, files)
+        return min(json.loads(path.with_suffix(".out").read_text()) for path in files) / plan.num_steps
 
 
 def lenet_shard(num_agents: int, agent: int) -> Problem:
@@ -137,25 +140,23 @@ def _mixture(num_steps: int, num_agents: int = NUM_AGENTS) -> Plan:
     )  # fmt: skip
 
 
-def _start(words: Sequence[str]) -> subprocess.Popen[str]:
-    """A process whose compiled programs are kept for the next one: LeNet-5 takes five of them a while."""
+def _start(words: Sequence[str], file: Path) -> subprocess.Popen[bytes]:
+    """A process whose words go to files beside the node's own, where nobody has to read them while it runs.
+
+    Its compiled programs are kept for the next one: LeNet-5 takes five of them a while.
+    """
     kept = {"JAX_COMPILATION_CACHE_DIR": str(Path(tempfile.gettempdir()) / "consilience-benchmarks")}
-    return subprocess.Popen(
-        [sys.executable, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **kept},
-    )
+    with file.with_suffix(".out").open("wb") as out, file.with_suffix(".err").open("wb") as error:
+        return subprocess.Popen([sys.executable, *words], stdout=out, stderr=error, env={**os.environ, **kept})
 
 
-def _require_done(started: Sequence[subprocess.Popen[str]]) -> None:
-    for process in started:
-        if process.wait():
-            raise RuntimeError(f"a process failed: {process.stderr.read() if process.stderr else ''}")
+def _require_done(started: Sequence[subprocess.Popen[bytes]], files: Sequence[Path]) -> None:
+    for process, file in zip(started, files, strict=True):
+        if process.wait(_LONGEST_SECONDS):
+            raise RuntimeError(f"a process failed: {file.with_suffix('.err').read_text()}")
 
 
-def _resident(process: subprocess.Popen[str]) -> float:
+def _resident(process: subprocess.Popen[bytes]) -> float:
     """Megabytes of a process that are in memory."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmRSS")), 0.0)
@@ -174,7 +175,7 @@ def _part(part: str, path: str) -> float:
     node = Node(own_problem(plan, settings.agent), plan, settings)
     node.compile()
     step, state = node.step, node.initial_state().sampler
-    others = np.zeros((len(node.weights), *step.shape), step.dtype)
+    others = tuple(np.zeros((len(step.weights), *shape), dtype) for shape, dtype in step.message_shapes)
     exchange = _Exchange(node) if part == "exchange" else None
     began = time.perf_counter()
     for k in range(plan.num_steps):
@@ -184,7 +185,7 @@ def _part(part: str, path: str) -> float:
         prepared = jax.block_until_ready(step.prepare(state, np.int32(k)))
         if exchange is not None:
             exchange.receive()
-        state = jax.block_until_ready(step.finish(state, prepared, others))
+        state = jax.block_until_ready(step.finish(state, prepared, message, others))
     seconds = time.perf_counter() - began
     if exchange is not None:
         time.sleep(_SETTLE_SECONDS)  # neighbours may still wait for the last bytes
@@ -195,25 +196,31 @@ def _part(part: str, path: str) -> float:
 class _Exchange:
     """As many bytes as a node's message, to the neighbours and from them; nothing is encoded, checked or kept."""
 
-    def __init__(self, node) -> None:
+    def __init__(self, node: Node) -> None:
         from consilience.engines.peers.messages import Message
+        from consilience.engines.peers.transport import Handlers
+        from consilience.engines.peers.zenoh_transport import ZenohTransport
 
         here: set[int] = set()
-        self.arrived: dict[int, queue.SimpleQueue] = {number: queue.SimpleQueue() for number in node.weights}
-        self.transport = Transport(
-            node.settings,
-            lambda sender, content: self.arrived[sender].put(content),
-            lambda what, content: None,
-            lambda number, up: here.add(number) if up else here.discard(number),
+        neighbours, settings = node.rounds.neighbours, node.settings
+        self.arrived: dict[int, queue.SimpleQueue] = {number: queue.SimpleQueue() for number in neighbours}
+        self.transport = ZenohTransport(
+            settings,
+            Handlers(
+                receive=lambda sender, content: self.arrived[sender].put(content),
+                answer=lambda what, content: None,
+                change=lambda number, up: here.add(number) if up else here.discard(number),
+            ),
         )
-        empty = node.codec.encode(Message(node.settings.agent, 0, 0, np.zeros(node.codec.shape)))
-        self.header = empty[: len(empty) - node.codec.shape[0] * node.codec.shape[1] * node.step.dtype.itemsize]
-        while len(here) < len(node.weights):
+        nothing = tuple(np.zeros(shape, dtype) for shape, dtype in node.step.message_shapes)
+        empty = node.wire.codec.encode(Message(settings.agent, 0, 0, nothing))
+        self.header = empty[: len(empty) - sum(one.nbytes for one in nothing)]
+        while len(here) < len(neighbours):
             time.sleep(0.05)
         time.sleep(_SETTLE_SECONDS)
 
-    def send(self, values: np.ndarray) -> None:
-        self.transport.publish(self.header + values.tobytes())
+    def send(self, values: tuple[np.ndarray, ...]) -> None:
+        self.transport.publish(self.header + b"".join(one.tobytes() for one in values))
 
     def receive(self) -> None:
         for one in self.arrived.values():

@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmarks.timing import Contestant, seconds_of
 from consilience import Plan, Problem, dula, graphs, sample
+from consilience.engines.base import Stepper
 from consilience.engines.simulate import Simulation
 from consilience.errors import PlanWarning
 from consilience.experiments.gmm import GMM
@@ -26,7 +27,7 @@ from consilience.kernel.gradients import network_gradients
 from consilience.kernel.parameters import Parameters
 from consilience.models import tied_mixture
 from consilience.runs.loop import ShowProgress
-from consilience.sampling import sample as sampling
+from consilience.sampling import engines
 from consilience.sampling.run import Run
 from consilience.schedules import FromTo
 
@@ -70,7 +71,7 @@ def stored(
     def run() -> float:
         with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
             warnings.simplefilter("ignore", PlanWarning)  # the paper's own setting gives two
-            with mock.patch.object(sampling, "_finish", create=True):
+            with mock.patch.object(engines, "finish_run"):
                 made = sample(problem, plan, Path(directory) / "run", progress=progress)
             if look is not None:
                 look(made)
@@ -86,7 +87,7 @@ def bare(problem: Problem, plan: Plan) -> Contestant:
     return lambda: seconds_of(lambda: all_steps(engine, plan)) / plan.num_steps
 
 
-def all_steps(engine: Engine, plan: Plan) -> None:
+def all_steps(engine: Stepper, plan: Plan) -> None:
     """All steps of a plan, in the engine's longest segments."""
     state, step = engine.initial_state(), 0
     while step < plan.num_steps:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from benchmarks.setting import bare, mixture, mixture_plan, stored
 from benchmarks.table import Line
 from benchmarks.timing import best_of_each
-from consilience.sampling.sample import Progress, Run
+from consilience.runs.loop import Progress
+from consilience.sampling.run import Run
 
 _STEPS = 22_000_000  # long enough for a checkpoint, which is due every 10 seconds
 _REPETITIONS = 3

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from types import SimpleNamespace
 
@@ -79,10 +80,16 @@ SENSORS = ["tests.deployment.test_merging:sensors", "--agents", 3, "--step-size"
 def test_killed_in_the_middle_then_resumed(tmp_path):
     path = tmp_path / "run"
     arguments = ["run", *SENSORS, "--steps", 5_000_000, "--store-every", 5000, "--out", path]
-    process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
-    wait_for_draws(path)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen([*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=said)
+        try:
+            wait_for_draws(path)
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+        said.seek(0)
+        errors = said.read()
     assert process.returncode == 130
     assert f"consilience resume {path}" in errors
     assert "not complete" in error_of("report", path)
@@ -176,6 +183,8 @@ def test_problems_of_ones_own_run_by_their_name(tmp_path):
         (["theory", "gmm", "--compare", "colour=red"], "cannot compare 'colour=red'"),
         (["theory", "gmm", "--tolerance", "2"], "tolerance"),
         (["run", "gmm", "--auto", "--step-size", "0.1"], "--auto chooses the step sizes"),
+        (["suggest", "gmm", "--step-size", "0.1"], "suggest chooses the step sizes: leave out --step-size"),
+        (["run", "gmm", "--sampler", "guess"], "unknown sampler 'guess'"),
         (["fly"], "No such command"),
     ],
 )

@@ -29,6 +29,7 @@ def weighed(arguments, place):
     return done.stdout
 
 
+@pytest.mark.slow(reason="compiles for sixteen devices")
 def test_a_ring_of_ten_thousand_on_sixteen_devices(tmp_path):
     said = weighed(["gmm", "--agents", 10_000, "--devices", 16], tmp_path)
     assert "16 (1 along chains × 16 along agents × 1 along model)" in said
@@ -39,15 +40,16 @@ def test_a_ring_of_ten_thousand_on_sixteen_devices(tmp_path):
     assert "counts a loop" not in said
 
 
+@pytest.mark.slow(reason="compiles for several devices")
 def test_a_problem_of_your_own_spread_along_the_model_axis(tmp_path):
     options = ["own:wide", "--agents", 6, "--devices", 4, "--model-devices", 2, "--json"]
     costs = json.loads(weighed(options, tmp_path))
     assert costs["agents_per_device"] == 3
     permuted = 2 * 16 * 4  # two neighbours' slices
     of_models = 2 * 3 * 16 * 4  # gathered and scattered, for each of three agents
-    sums = 2 * 16 * 4 * (2 * 1 / 2 + 2 * 3 / 4) / 2 / 32  # among two and among four devices, every 32 steps
     assert costs["bytes_permuted_per_step"] == permuted
-    assert costs["bytes_sent_per_step"] == pytest.approx(permuted + of_models + sums, abs=1)
+    assert costs["bytes_sent_per_step"] == permuted + of_models
+    assert costs["messages_per_step"] == 1 + 2 * 3  # both neighbours' slices go to the same device
     assert costs["work_is_more"]
 
 

@@ -1,16 +1,17 @@
 """Networks from the command line: made, run, watched and reported as a user does."""
 
 import json
-import subprocess
 import time
 
 import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.deployment.networks import network_status, node_runs
-from consilience.sampling.targets import main_plan
-from tests.cli.test_commands import COMMAND, call, error_of
+from consilience.deployment.networks import node_runs
+from consilience.deployment.processes import network_status
+from consilience.sampling.targets import Wishes, main_plan
+from tests.cli.test_commands import call, error_of
+from tests.command import Command
 from tests.deployment.test_merging import sensors
 
 SENSORS = "tests.deployment.test_merging:sensors"
@@ -19,8 +20,10 @@ OPTIONS = ["--agents", 3, "--steps", 300, "--seed", 4, "--step-size", 1e-3, "--c
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    plan = main_plan(SENSORS, num_agents=3, num_steps=300, seed=4, step_size=1e-3, consensus=0.2)
-    return cs.sample(sensors(), plan, tmp_path_factory.mktemp("simulated") / "run", theory=True)
+    wishes = Wishes(num_agents=3, num_steps=300, numbers={"step_size": 1e-3, "consensus": 0.2}, entries={"seed": 4})
+    return cs.sample(
+        sensors(), main_plan(SENSORS, wishes).plan, tmp_path_factory.mktemp("simulated") / "run", theory=True
+    )
 
 
 def assert_same_run(found, simulated):
@@ -30,6 +33,7 @@ def assert_same_run(found, simulated):
     assert found.summary["agents"][1]["mean"] == pytest.approx(simulated.summary["agents"][1]["mean"], abs=1e-4)
 
 
+@pytest.mark.slow(reason="a network of real processes")
 def test_run_by_peers_draws_what_simulate_draws(simulated, tmp_path):
     path = tmp_path / "run"
     done = call("run", SENSORS, "--engine", "peers", *OPTIONS, "--out", path)
@@ -39,6 +43,7 @@ def test_run_by_peers_draws_what_simulate_draws(simulated, tmp_path):
     assert "already holds a run" in error_of("run", SENSORS, "--engine", "peers", *OPTIONS, "--out", path)
 
 
+@pytest.mark.slow(reason="a network of real processes")
 def test_a_network_from_init_to_its_report(simulated, tmp_path):
     network = tmp_path / "NET"
     call("network", "init", "--experiment", SENSORS, *OPTIONS, "--out", network)
@@ -53,6 +58,7 @@ def test_a_network_from_init_to_its_report(simulated, tmp_path):
     assert "--out is for" in error_of("report", nodes[0], "--out", tmp_path / "elsewhere")
 
 
+@pytest.mark.slow(reason="a network of real processes")
 def test_a_node_that_cannot_start_ends_the_network_and_says_why(tmp_path):
     network = tmp_path / "NET"
     call("network", "init", "--experiment", SENSORS, *OPTIONS, "--out", network)
@@ -62,19 +68,20 @@ def test_a_node_that_cannot_start_ends_the_network_and_says_why(tmp_path):
     assert "agent-1.key is missing: carry it over" in told
 
 
+@pytest.mark.slow(reason="a network of real processes")
 def test_a_stopped_network_leaves_checkpoints(tmp_path):
     network = tmp_path / "NET"
     call("network", "init", "--experiment", SENSORS, *OPTIONS, "--steps", 100_000, "--out", network)
     assert "no node of" in error_of("network", "down", network)
-    up = subprocess.Popen([*COMMAND, "network", "up", str(network)], stderr=subprocess.PIPE, text=True)
+    up = Command("network", "up", network)
     deadline = time.monotonic() + 120
     while not all(node.get("round") for node in network_status(network, 0.5)):
-        assert up.poll() is None, up.stderr.read()
+        assert up.poll() is None, up.stderr.read_text()
         assert time.monotonic() < deadline
     assert "stopping 3 nodes" in call("network", "down", network).stdout
     _, told = up.communicate(timeout=120)
     assert up.returncode == 130
-    assert f"`consilience network up {network}` goes on" in told
+    assert f"`consilience network up {network}` resumes them" in told
     assert {cs.Run(path).status["status"] for path in node_runs(network)} == {"interrupted"}
     assert "has not finished" in error_of("report", *node_runs(network))
 
@@ -82,7 +89,7 @@ def test_a_stopped_network_leaves_checkpoints(tmp_path):
 def test_the_table_shows_rounds_rates_and_who_is_here():
     from rich.console import Console
 
-    from consilience.cli.display import _network
+    from consilience.cli.network_display import _network
 
     node = {
         "agent": 0, "here": True, "round": 1200, "num_rounds": 20000, "durable": 1000,

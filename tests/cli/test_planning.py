@@ -48,6 +48,7 @@ def test_theory_prints_tables_and_writes_figures(here):
     assert "is not empty" in error_of("theory", "plan.toml", "--out", "page", cwd=here)
 
 
+@pytest.mark.slow(reason="six networks are compared")
 def test_theory_compares_graphs_and_agents_for_machines(here):
     words = ["--compare", "graph=ring,complete", "agents=3,6"]
     done = call("theory", "plan.toml", *words, "--tolerance", 0.05, "--out", "other", "--json", cwd=here)
@@ -69,15 +70,20 @@ def test_suggest_gives_reasons_and_writes_a_plan_that_checks(here, monkeypatch):
     monkeypatch.syspath_prepend(here)
     plan = cs.Plan.load(here / "good.toml")
     assert {finding.level for finding in check(plan, load_problem(plan))} == {"ok"}
-    both = json.loads(call("suggest", "plan.toml", "--proven", "--out", "proven.toml", "--json", cwd=here).stdout)
+    options = ["--proven", "--temperature", 0.5, "--out", "proven.toml", "--json"]
+    both = json.loads(call("suggest", "plan.toml", *options, cwd=here).stdout)
     assert set(both) == {"practical", "proven"}
+    temperatures = {name: one["plan"]["sampler"]["temperature"] for name, one in both.items()}
+    assert temperatures == {"practical": 0.5, "proven": 1.0}  # the theorems are about 1
     proven = cs.Plan.load(here / "proven.toml")
     assert unmet_conditions(proven.graph, proven.sampler) == []
 
 
+@pytest.mark.slow(reason="a study of several runs")
 def test_run_chooses_its_own_step_sizes(here):
     done = call("run", "mine:problem", "--agents", 3, "--steps", 4000, "--auto", "--out", "run", cwd=here)
-    assert "practical: 3 agents" in done.stdout
+    assert "3 agents on a ring, 4,000 steps of dula" in done.stdout
+    assert "α_0 n L = 0.5" in done.stdout
     plan = cs.Run(here / "run").plan
     assert plan.sampler.step_size.kind == "from_to"
     assert "Theorem 2" in (here / "run" / "report.html").read_text()

@@ -10,7 +10,7 @@ import typer
 import consilience as cs
 from consilience import errors, experiments
 from consilience.cli.main import app
-from consilience.engines.simulate import require_matching
+from consilience.engines.matching import require_matching
 from consilience.planning.assessment_values import described
 from consilience.theory import comparisons
 

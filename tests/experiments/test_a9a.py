@@ -30,6 +30,7 @@ def test_repetitions_hold_out_different_rows():
     assert not np.array_equal(test, _split(0, 1)[1])
 
 
+@pytest.mark.slow(reason="a study")
 def test_a_short_study_learns_and_is_reported_beside_the_paper(tmp_path, where):  # noqa: F811
     require_here("a9a")
     plans = {"c-ula": A9A.plan(1).replace(num_chains=3), "d-ula-5": A9A.plan(5, None, 600).replace(num_chains=3)}

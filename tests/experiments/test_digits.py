@@ -14,6 +14,8 @@ from consilience.experiments.digits import _parts
 from consilience.sampling import studies
 from tests.engines.peers.running import sample_by_peers
 
+pytestmark = pytest.mark.slow(reason="a study of a neural network")
+
 DIGITS = EXPERIMENTS["digits"]
 
 

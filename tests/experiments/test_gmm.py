@@ -12,6 +12,8 @@ from consilience.experiments import EXPERIMENTS, import_problem
 from consilience.experiments.gmm import comparison_draws
 from consilience.sampling import studies
 
+pytestmark = pytest.mark.slow(reason="long sampling of the mixture")
+
 OPTIMISED = True
 
 GMM = EXPERIMENTS["gmm"]

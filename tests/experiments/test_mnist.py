@@ -14,6 +14,8 @@ from consilience.models import mlp
 from consilience.sampling import reproduction, studies
 from tests.datasets.test_loaders import BESIDE, require_here
 
+pytestmark = pytest.mark.slow(reason="studies of a neural network")
+
 MNIST = EXPERIMENTS["mnist"]
 
 

@@ -1,7 +1,6 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from consilience.predictive.out_of_distribution import separation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
@@ -9,6 +8,7 @@ from sklearn import metrics
 
 from consilience.errors import DivergedError, InputError
 from consilience.predictive import Predictor, detect, reliability, score
+from consilience.predictive.out_of_distribution import separation
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(50, 4)).astype(np.float32)

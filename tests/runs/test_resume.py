@@ -186,6 +186,7 @@ else:
 """.replace("STEPS", "3_000_000")
 
 
+@pytest.mark.slow(reason="real processes, killed again and again")
 def test_kill_at_random_moments_then_resume(tmp_path):
     """`kill -9` again and again, also while draws and checkpoints are written; the draws are the same in the end."""
 

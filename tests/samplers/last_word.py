@@ -21,7 +21,6 @@ class State(NamedTuple):
 class LastWord(SpeaksLast):
     options: ClassVar[dict] = {}
     state_leaves: ClassVar[Any] = State(Leaf.VECTOR, Leaf.VECTOR, Leaf.NUMBERS)
-    message_leaves: ClassVar[Any] = (Leaf.VECTOR, Leaf.VECTOR)
 
     kind: Literal["last word"] = "last word"
     step_size: float = 0.05

@@ -114,9 +114,12 @@ def suggest(
 
     if wishes.num_steps is None and ":" in target:
         raise PlanError(f"{target} is your own problem: say for how many steps, with --steps")
+    given = [f"--{name.replace('_', '-')}" for name in wishes.numbers if name != "temperature"]
+    if given:
+        raise PlanError(f"suggest chooses the step sizes: leave out {', '.join(given)}")
     with display.working(quiet=as_json) as show:
         show("finding the constants of the problem")
-        plan = main_plan(target, dataclasses.replace(wishes, sampler=None, numbers={}), only_weighed=True).plan
+        plan = main_plan(target, dataclasses.replace(wishes, sampler=None), only_weighed=True).plan
         found = suggestions.suggest(load_problem(plan), plan.graph, plan.num_steps, plan, sampler=wishes.sampler)
     both = [found.practical, *([found.proven] if found.proven else [])]
     if out is not None:

@@ -16,6 +16,7 @@ from consilience.errors import Interrupted, NetworkError
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.runs.directory import RunDirectory
+from consilience.runs.loop import ShowProgress
 from consilience.runs.signals import stopped_by_signals
 
 _POLL_SECONDS = 0.2
@@ -23,7 +24,7 @@ _POLL_SECONDS = 0.2
 
 def run_here(
     plan: Plan, path: Path, problem: Problem | None = None, *, theory: bool = False,
-    show: Show = lambda _: None, **options: Any,
+    show: Show = lambda _: None, progress: ShowProgress | None = None, **options: Any,
 ) -> RunDirectory:  # fmt: skip
     """Sample a plan by a network of nodes on this machine, or continue where one was left; one run in the end.
 
@@ -33,6 +34,7 @@ def run_here(
         problem: what to infer; then nodes are threads. Without it each is a process that loads what the plan names.
         theory: hold the merged run against the theorems too.
         show: called now and then with what each node says of itself.
+        progress: called now and then with how far the first node is, if nodes are threads.
         options: entries of every node's file.
     """
     network = path / NETWORK
@@ -45,7 +47,7 @@ def run_here(
         if problem is None:
             start_network(network, show)
         else:
-            _run_threads(network, problem)
+            _run_threads(network, problem, progress)
     except (KeyboardInterrupt, Interrupted):
         raise resume from None
     return merge(node_runs(network), path, problem, theory=theory)
@@ -59,13 +61,19 @@ def merge_network(network: Path) -> RunDirectory:
     return merge(paths, network / "report", theory=True)
 
 
-def _run_threads(network: Path, problem: Problem) -> None:
+def _run_threads(network: Path, problem: Problem, progress: ShowProgress | None) -> None:
     """Run all nodes as threads of this process, until they are done; if one fails the others are stopped."""
     files, stop = node_files(network), threading.Event()
     (network / "runs").mkdir(exist_ok=True)
     with stopped_by_signals(stop), ThreadPoolExecutor(len(files), "consilience-node") as threads:
         jobs: list[Future[RunDirectory]] = [
-            threads.submit(run_node, NodeSettings.load(path), problem.of_agent(agent), stop=stop)
+            threads.submit(
+                run_node,
+                NodeSettings.load(path),
+                problem.of_agent(agent),
+                stop=stop,
+                progress=None if agent else progress,
+            )
             for agent, path in enumerate(files)
         ]
         left = set(jobs)

@@ -99,8 +99,6 @@ class NodeCompanion:
         restarts = run.status.get("restarts")
         run.update_status(restarts=0 if restarts is None else restarts + 1)
         node.members.done = set(run.status.get("neighbours_done", []))
-        if not was_done:
-            node.compile()
         node.connect(self._connect, step, state)
         log.info("agent %d joins at round %d, %s", node.settings.agent, step, node.settings.place,
                  extra={"round": step})  # fmt: skip

@@ -51,7 +51,7 @@ from consilience.plans import Plan
 from consilience.problems import Problem
 
 _MOST_GROUPS = 4
-_FEWEST_CHAINS = 4  # in a group: fewer leave vector units idle
+_CHAINS_OF_A_GROUP = 4  # at most, up to 16 chains: smaller groups leave vector units idle, larger ones leave cores so
 
 
 class Simulation:
@@ -73,7 +73,7 @@ class Simulation:
         require_usable(problem, self.parameters, self._start[0], self._data.stacked)
         self._gradients = network_gradients(problem, self.parameters)
         self._disagreement = make_disagreement(plan.graph, self.dtype)
-        self._groups = np.array_split(chains, min(_MOST_GROUPS, math.ceil(plan.num_chains / _FEWEST_CHAINS)))
+        self._groups = np.array_split(chains, min(_MOST_GROUPS, math.ceil(plan.num_chains / _CHAINS_OF_A_GROUP)))
         self._choose_sizes()
         self.storage = Storage(
             agents, slice(0, plan.num_agents), plan.num_agents, ("consensus_error",),

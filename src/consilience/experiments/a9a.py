@@ -116,7 +116,7 @@ class A9A:
         summary["predictive_accuracy"] = float(predictive.mean())
         reached = np.flatnonzero(curves.mean((0, 1)) >= _GOAL)
         summary["iterations_to_84"] = int(steps[reached[0]]) if reached.size else None
-        summary["paper"] = {"accuracy": PAPER_ACCURACY.get(summary["num_agents"])}
+        summary["paper"] = {"accuracy": _papers(summary)}
         summary["data"] = load("a9a", "train").source
 
     def sections(self, run: RunDirectory) -> list[Section]:
@@ -140,7 +140,7 @@ class A9A:
         results = []
         for summary in summaries.values():
             row = {name: summary[name] for name in kept}
-            row["accuracy_paper"] = PAPER_ACCURACY.get(summary["num_agents"])
+            row["accuracy_paper"] = _papers(summary)
             row["agents"] = [{"agent": one["agent"], "accuracy": one["accuracy"]} for one in summary["agents"]]
             results.append(row)
         return {"results": results, "paper": {"accuracy": {str(n): value for n, value in PAPER_ACCURACY.items()}}}
@@ -148,8 +148,7 @@ class A9A:
     def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
         """Beside the paper, network by network."""
         told = [
-            f"{_label(one)}: {_percent(one['accuracy_mean'])}, {_verdict(one)} (paper "
-            f"{_percent(PAPER_ACCURACY.get(one['num_agents']))})."
+            f"{_label(one)}: {_percent(one['accuracy_mean'])}, {_verdict(one)} (paper {_percent(_papers(one))})."
             for one in summaries.values()
         ]
         widest = max(one["accuracy_range_of_agents"] for one in summaries.values())
@@ -169,7 +168,7 @@ class A9A:
             {
                 "name": _label(summary),
                 "accuracy": f"{_percent(summary['accuracy_mean'])} ± {100 * summary['accuracy_std']:.2f}",
-                "paper": _percent(PAPER_ACCURACY.get(summary["num_agents"])),
+                "paper": _percent(_papers(summary)),
                 "predictive": _percent(summary["predictive_accuracy"]),
                 "range": f"{100 * summary['accuracy_range_of_agents']:.2f}",
                 "reached": summary["iterations_to_84"],
@@ -258,13 +257,18 @@ def _label(summary: Mapping[str, Any]) -> str:
     return summary["method"] + (f" ({summary['num_agents']} agents)" if summary["num_agents"] > 1 else "")
 
 
+def _papers(summary: Mapping[str, Any]) -> float | None:
+    """The paper's figure for the same algorithm and as many agents, if it has one."""
+    return PAPER_ACCURACY.get(summary["num_agents"]) if summary["method"] in ("C-ULA", "D-ULA") else None
+
+
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %"
 
 
 def _verdict(summary: Mapping[str, Any]) -> str:
     """Reproduced, better or worse than the paper, within one standard deviation between repetitions."""
-    paper = PAPER_ACCURACY.get(summary["num_agents"])
+    paper = _papers(summary)
     if paper is None:
         return "the paper has no such network"
     difference, spread = summary["accuracy_mean"] - paper, max(summary["accuracy_std"], 5e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -128,6 +129,12 @@ def from_recipe(recipe: Mapping[str, Any]) -> Graph:
     if kind not in FAMILIES:
         raise GraphError(f"unknown graph kind {kind!r}: choose one of {', '.join(sorted(FAMILIES))}")
     weights = arguments.pop("weights", None) if kind != "edges" else None
+    wanted = inspect.signature(FAMILIES[kind]).parameters
+    missing = [name for name, one in wanted.items() if one.default is one.empty and name not in arguments]
+    unknown = [name for name in arguments if name not in wanted]
+    if missing or unknown:
+        told = [f"entry {name!r} is missing" for name in missing] + [f"unknown entry {name!r}" for name in unknown]
+        raise GraphError(f"graph {kind!r}: {'; '.join(told)}; it takes {', '.join(wanted)}")
     try:
         graph = FAMILIES[kind](**arguments)
     except TypeError as error:

@@ -15,10 +15,8 @@ from consilience.graphs import Graph
 from consilience.kernel.curvature import largest_curvature
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.samplers import SAMPLERS, Landscape
+from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Landscape
 from consilience.theory import Analysis, Potentials, analyse, proven_reasons, proven_sampler, require_dula
-
-_DEFAULT = "dula"
 
 
 class SuggestedPlan(NamedTuple):
@@ -67,7 +65,7 @@ def suggest(
         landscape = _known(analysis)
     except ProblemError as error:
         landscape, why_not = _estimated(problem, graph, base), str(error)
-    kind = SAMPLERS[sampler or (base.sampler.kind if base is not None else _DEFAULT)]
+    kind = SAMPLERS[sampler or (base.sampler.kind if base is not None else DEFAULT_SAMPLER)]
     temperature = base.sampler.temperature if base is not None else 1.0
     chosen = kind.suggest(landscape, graph, num_steps, temperature)
     plan = (

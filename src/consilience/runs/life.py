@@ -65,13 +65,14 @@ def live(
     run = _opened(path, stepper, entries)
     stop = stop or threading.Event()
     with _held(run, stepper.team), stepper.team.watched(companion.resume_command):
-        if run.complete:
-            state, step = None, run.plan.num_steps
-        else:
+        state, step, loop = None, run.plan.num_steps, None
+        if not run.complete:
             state, step = restore(run, stepper)
+            loop = Loop(run, stepper, companion, progress, checkpoint_seconds, stop)
+            loop.compile()
         with companion.taking_part(run, state, step):
-            if not run.complete:
-                Loop(run, stepper, companion, progress, checkpoint_seconds, stop).sample(state, step)
+            if loop is not None:
+                loop.sample(state, step)
             if not (run.path / "summary.json").exists():
                 finish(run)
     return run

@@ -71,17 +71,20 @@ class Loop:
         self.draws, self.metrics = run.draw_group(), run.metric_group()
         self.checkpoints: Checkpoints | None = None
         self.timing = {"compile_seconds": 0.0, "sampling_seconds": 0.0, **run.status.get("timing", {})}
-        self.last_checkpoint = time.perf_counter()
+        self.last_checkpoint = 0.0
         self.pending: list[Future[None]] = []
         self.failure: ConsilienceError | None = None
         self.write_failed = False
         self.kept = f" What was stored before is safe; `{companion.resume_command}` resumes from there."
 
-    def sample(self, state: Any, step: int) -> None:
-        """Sample from `step` to the end of the plan."""
+    def compile(self) -> None:
+        """Compile the program, and count how long it takes."""
         began = time.perf_counter()
         self.stepper.compile()
         self.timing["compile_seconds"] += time.perf_counter() - began
+
+    def sample(self, state: Any, step: int) -> None:
+        """Sample from `step` to the end of the plan."""
         self._note(status="running")
         try:
             with stopped_by_signals(self.stop), ThreadPoolExecutor(1, "consilience-writer") as writer:
@@ -100,7 +103,7 @@ class Loop:
     def _segments(self, state: Any, step: int, writer: ThreadPoolExecutor) -> tuple[int, Any]:
         block, steps = self.stepper.block_steps, self.stepper.block_steps
         first_seconds, shown_rate = self.timing["sampling_seconds"], 0.0
-        began = time.perf_counter()
+        began = self.last_checkpoint = time.perf_counter()
         while step < self.plan.num_steps:
             wanted = min(steps, self.stepper.max_steps, self.plan.num_steps - step)
             due = step > 0 and time.perf_counter() - self.last_checkpoint >= self.checkpoint_seconds

@@ -13,11 +13,14 @@ _REGISTRY = (
 
 SAMPLERS: dict[str, type[Sampler]] = {kind.model_fields["kind"].default: kind for kind, _ in _REGISTRY}
 """Every sampler by its `kind`; plans, the command line and the contract's tests know those that stand here."""
+DEFAULT_SAMPLER = next(iter(SAMPLERS))
+"""Where nobody names one."""
 CONSTRUCTORS = {make.__name__: make for _, make in _REGISTRY}
 """The functions that make samplers, as users call them: `consilience.dula(…)`."""
 
 __all__ = [
     "CONSTRUCTORS",
+    "DEFAULT_SAMPLER",
     "DULA",
     "SAMPLERS",
     "SGHMC",

@@ -17,7 +17,8 @@ they would cost more than all the rest of a small model's step.
 **What the rest of the program asks**: is it stable (`findings`), how much does a draw count (`weights`), how fast
 should agents agree (`consensus_decay`), what does an edge move (`edge_rate`), what is it called (`method`,
 `describe`), which options does it take on the command line (`options`, `from_numbers`), what are its defaults
-(`suggest`). Nobody outside `samplers/` knows a concrete sampler, except `theory/`, which is about D-ULA.
+(`suggest`). Nobody outside `samplers/` reads the entries of a concrete sampler, except `theory/`, which is about
+D-ULA; the paper's experiments name the one they reproduce.
 
 `tests/samplers/test_contract.py` checks every sampler in the registry.
 """
@@ -39,7 +40,7 @@ from consilience.validation import Record
 
 
 class Leaf(enum.Enum):
-    """What an array of a state or a message is."""
+    """What an array of a state is."""
 
     VECTOR = "vector"
     """One entry for each parameter; on a mesh it may be spread over devices."""
@@ -100,9 +101,10 @@ class Sampler(Record, ABC):
     options: ClassVar[Mapping[str, Option]]
     """The entries that the command line takes, by name."""
     state_leaves: ClassVar[Any]
-    """What the arrays of a state are: a pytree of `Leaf` that is a prefix of the state's."""
-    message_leaves: ClassVar[Any]
-    """The same of a message."""
+    """What the arrays of a state are: a pytree of `Leaf` that is a prefix of the state's.
+
+    Those of them that `share` puts into the message are shared, all others stay private to their agent.
+    """
 
     # --- the step of one agent ---------------------------------------------------------------------------------
 

@@ -43,7 +43,6 @@ class DULA(SpeaksFirst):
         "temperature": Option("1 samples the posterior, 0 optimises.", 0.0),
     }
     state_leaves: ClassVar[Any] = Leaf.VECTOR
-    message_leaves: ClassVar[Any] = Leaf.VECTOR
 
     kind: Literal["dula"] = "dula"
     step_size: ScheduleLike
@@ -79,7 +78,7 @@ class DULA(SpeaksFirst):
 
     def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:
         """The consensus step against the graph, the schedules against Condition 1, the step size against `n L`."""
-        consensus = consensus_finding(graph, float(self.consensus(0)))
+        consensus = consensus_finding(graph, float(self.consensus(0)), proven=True)
         found = [consensus, *self._conditions()]
         if curvature is not None and consensus.level != "error":
             found.append(self._step_size(graph, num_steps, curvature))

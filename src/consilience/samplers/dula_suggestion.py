@@ -36,7 +36,7 @@ def suggested_schedules(landscape: Landscape, graph: Graph, num_steps: int) -> t
     n, pull = graph.num_agents, default_consensus(graph)
     first = 0.5 / (n * landscape.smoothness)
     reasons = [
-        consensus_reason(graph),
+        consensus_reason(graph, proven=True),
         f"α_0 = {first:.3g}: α_0 n L = 0.5, with n L = {n * landscape.smoothness:.4g} ({landscape.known})",
     ]
     first, words = _held_together(landscape, graph, pull, first)

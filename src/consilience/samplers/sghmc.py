@@ -75,7 +75,6 @@ class SGHMC(SpeaksFirst):
         "temperature": Option("1 samples the posterior, 0 optimises.", 0.0),
     }
     state_leaves: ClassVar[Any] = State(Leaf.VECTOR, Leaf.VECTOR)
-    message_leaves: ClassVar[Any] = Leaf.VECTOR
 
     kind: Literal["sghmc"] = "sghmc"
     step_size: ScheduleLike
@@ -208,7 +207,7 @@ class SGHMC(SpeaksFirst):
             + ("critical for the slowest direction" if landscape.relaxation else "the root of the largest curvature")
             + ", at most half of the momentum lost in a step",
             f"η falls to {last:.3g}: an agent's disagreement then has at most {excess:.1%} of the posterior's "
-            "smallest variance",
+            "smallest variance; nothing corrects the shift of its mean where agents' data differ",
         )
         schedule = FromTo(start=first, end=last, num_steps=num_steps, exponent=_EXPONENT)
         return Suggestion(

@@ -195,9 +195,9 @@ def _whole(problem: Problem, task: Task) -> Problem:
 class Peers(Record):
     """Every agent a node with its own connections, over TLS on this machine.
 
-    Each node is a process if the plan names its problem, so that it can load its own shard; nodes of a problem that
-    exists in this process alone are its threads. Over several machines: `consilience network init`, and a
-    `consilience node` beside each shard.
+    Nodes of a problem that is given are threads of this process. On the command line, where the plan names the
+    problem, each node is a process that loads its own shard alone. Over several machines: `consilience network init`,
+    and a `consilience node` beside each shard.
 
     Attributes:
         on_loss: what a node does without a neighbour: `wait` for it, or `continue` with the others.
@@ -229,8 +229,8 @@ class Peers(Record):
         from consilience.deployment.local_network import run_here
 
         run_here(
-            task.plan, task.path, task.problem, theory=task.theory, show=task.show_nodes, on_loss=self.on_loss,
-            patience=self.patience, checkpoint_seconds=task.checkpoint_seconds,
+            task.plan, task.path, task.problem, theory=task.theory, show=task.show_nodes, progress=task.progress,
+            on_loss=self.on_loss, patience=self.patience, checkpoint_seconds=task.checkpoint_seconds,
         )  # fmt: skip
 
 

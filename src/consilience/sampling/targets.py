@@ -11,9 +11,8 @@ from consilience import experiments, graphs
 from consilience.errors import GraphError, PlanError
 from consilience.graphs import Graph
 from consilience.plans import Plan
-from consilience.samplers import SAMPLERS, Landscape, Sampler
+from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Landscape, Sampler
 
-_DEFAULT_SAMPLER = "dula"
 _ANY_STEPS = 1000
 _NOTHING_KNOWN = Landscape(1.0, 1.0, "made up")
 
@@ -108,8 +107,9 @@ def _from_module(
     reference: str, wishes: Wishes, only_weighed: bool, before_suggesting: Callable[[], None]
 ) -> Resolved:
     count = wishes.num_agents or experiments.import_problem(reference, None).num_agents
-    kind, graph = wishes.sampler or _DEFAULT_SAMPLER, _graph(wishes.graph or "ring", count)
+    kind, graph = wishes.sampler or DEFAULT_SAMPLER, _graph(wishes.graph or "ring", count)
     steps = wishes.num_steps or (_ANY_STEPS if only_weighed else None)
+    _require_taken(SAMPLERS[kind], kind, wishes.numbers)
     own = SAMPLERS[kind].from_numbers(graph, wishes.numbers)
     if steps is None or not (own or only_weighed or wishes.auto or wishes.sampler):
         raise PlanError(
@@ -138,16 +138,19 @@ def _with_sampler(
 
 def _with_numbers(sampler: Sampler, numbers: Mapping[str, float]) -> Sampler:
     """The sampler with some of its entries replaced by numbers."""
-    unknown = [name for name in numbers if name not in sampler.options]
-    if unknown:
-        taken = ", ".join(f"--{name.replace('_', '-')}" for name in sampler.options)
-        raise PlanError(
-            f"--{unknown[0].replace('_', '-')} is not for the sampler {sampler.kind}, which takes {taken}"
-        )
+    _require_taken(type(sampler), sampler.kind, numbers)
     if not numbers:
         return sampler
     entries = {name: getattr(sampler, name) for name in type(sampler).model_fields}
     return type(sampler)(**{**entries, **numbers})
+
+
+def _require_taken(sampler: type[Sampler], kind: str, numbers: Mapping[str, float]) -> None:
+    """Check that a sampler takes all the numbers that were given for it."""
+    unknown = [name for name in numbers if name not in sampler.options]
+    if unknown:
+        taken = ", ".join(f"--{name.replace('_', '-')}" for name in sampler.options)
+        raise PlanError(f"--{unknown[0].replace('_', '-')} is not for the sampler {kind}, which takes {taken}")
 
 
 def _graph(family: str, num_agents: int) -> Graph:

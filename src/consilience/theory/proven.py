@@ -31,7 +31,7 @@ def proven_reasons(sampler: DULA, analysis: Analysis, graph: Graph, num_steps: i
     times = elapsed * float(constants.log_sobolev.value)
     kind = constants.log_sobolev.kind
     return (
-        consensus_reason(graph) + ", and it does not fall (δ_1 = 0), which Condition 1 allows",
+        consensus_reason(graph, proven=True) + ", and it does not fall (δ_1 = 0), which Condition 1 allows",
         f"δ_2 = {_EXPONENT}: just above 1/2 + δ_1, so that the step size falls as slowly as it may",
         f"a = {sampler.step_size(0):.3g}: {MARGIN} of (C_a)^(1/3)/n², so that γ > 2, with "
         f"L = {constants.smoothness.value:.4g} and ρ_U = {constants.log_sobolev.value:.4g} "

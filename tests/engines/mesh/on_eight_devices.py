@@ -22,7 +22,11 @@ from consilience.engines.mesh.engine import MeshSimulation
 from consilience.engines.program import Sizes
 from consilience.engines.simulate import Simulation
 from consilience.models import classifier, mlp
+from consilience.runs.checkpoints import Checkpoints
+from consilience.samplers import SAMPLERS
 from tests.gaussian import regression
+from tests.samplers.last_word import LastWord
+from tests.samplers.table import MADE
 
 GRAPHS = {
     "ring of 8": cs.graphs.ring(8),
@@ -72,7 +76,9 @@ def results_of(engine, longest=10**9):
         given = state
         steps = min(longest, engine.max_steps, engine.plan.num_steps - step)
         state, segment = engine.advance(given, step, steps)
-        assert given.is_deleted() == isinstance(engine, MeshSimulation)  # the new state takes over the buffers
+        assert jax.tree.leaves(given)[0].is_deleted() == isinstance(
+            engine, MeshSimulation
+        )  # the new state takes over the buffers
         step = segment.last_step
         parts.append(np.array(segment.draws))
         errors.append(segment.metrics["consensus_error"][-1])
@@ -224,3 +230,28 @@ def test_the_first_position_that_is_not_finite():
     found = [engine.find_diverged(engine.initial_state(), 0, 200) for engine in (mesh, simulated)]
     assert found[0] is not None
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("model_devices", [1, 2])
+@pytest.mark.parametrize("name", [*(f"{kind}, constant" for kind in SAMPLERS), "last word (tests only)"])
+def test_every_sampler_draws_the_same_and_its_state_comes_back_from_a_checkpoint(name, model_devices, tmp_path):
+    """States and messages are pytrees of any structure: spread over devices, written, read into another layout."""
+    sampler = MADE[name]() if name in MADE else LastWord()
+    problem, plan = setting(cs.graphs.ring(4), features=5, num_chains=3)
+    plan = plan.model_copy(update={"sampler": sampler})
+    mesh = MeshSimulation(problem, plan, DeviceSettings(model_devices=model_devices))
+    state, parts = mesh.initial_state(), []
+    state, segment = mesh.advance(state, 0, mesh.block_steps)
+    parts.append(np.array(segment.draws))
+    checkpoints = Checkpoints(tmp_path / "checkpoints", mesh.form, mesh.team)
+    checkpoints.save(segment.last_step, state, {})
+    checkpoints.close()
+    other = MeshSimulation(problem, plan, DeviceSettings(devices=4))
+    found = Checkpoints(tmp_path / "checkpoints", other.form, other.team).latest()
+    state, step = found.state, found.step
+    while step < plan.num_steps:
+        state, segment = other.advance(state, step, min(other.max_steps, plan.num_steps - step))
+        step = segment.last_step
+        parts.append(np.array(segment.draws))
+    drawn = np.concatenate(parts)[:, :, np.argsort(mesh.agents)]
+    np.testing.assert_allclose(drawn, results_of(Simulation(problem, plan))[0], rtol=1e-4, atol=1e-5)

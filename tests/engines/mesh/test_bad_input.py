@@ -48,6 +48,7 @@ def test_more_processes_than_agents(monkeypatch):
         own_agents(plan_of(1))
 
 
+@pytest.mark.slow(reason="two real processes")
 def test_processes_with_different_versions(place):
     other = told(
         [[*RUN, "--agents", 4, "--out", "run", *own] for own in meeting(2)], place,
@@ -77,6 +78,7 @@ def test_what_processes_compare(changed, monkeypatch):
     assert identity(plan, settings) != before
 
 
+@pytest.mark.slow(reason="two real processes")
 def test_a_directory_that_holds_a_run_already(place):
     """Process 0 alone looks; the other must not wait for it."""
     (place / "run").mkdir()
@@ -87,6 +89,7 @@ def test_a_directory_that_holds_a_run_already(place):
     assert found[1][1].startswith("Error: process 0 stopped: run already holds a run"), found
 
 
+@pytest.mark.slow(reason="two real processes")
 def test_data_that_one_process_alone_cannot_use(place):
     """Agent 3 is the second one of process 1; it is named by its own number, in both."""
     found = told(
@@ -106,6 +109,7 @@ def test_the_curvature_of_all_agents_is_the_largest_that_a_process_finds():
     np.testing.assert_allclose(mesh.largest_curvature(), 1000 * max(parts), rtol=1e-5)
 
 
+@pytest.mark.slow(reason="two real processes, and the runtime waits for the lost one")
 def test_a_disk_that_is_full_for_one_process_at_a_checkpoint(place):
     """It says so itself; the other, which waits inside the checkpoint, is told to look there."""
     found = told(
@@ -119,6 +123,7 @@ def test_a_disk_that_is_full_for_one_process_at_a_checkpoint(place):
     assert "free some space" in found[1][1], found
 
 
+@pytest.mark.slow(reason="two real processes, one of which looks for ten seconds")
 def test_a_directory_that_is_not_shared(place, tmp_path):
     """Two processes with the same relative path in different directories, as on hosts without a shared disk."""
     elsewhere = tmp_path / "elsewhere"
@@ -128,6 +133,7 @@ def test_a_directory_that_is_not_shared(place, tmp_path):
     assert all(code == 2 and "process 1 does not see run" in said for code, said in found), found
 
 
+@pytest.mark.slow(reason="two real processes that wait for others")
 def test_a_coordinator_that_nobody_answers_for(place):
     options = ["--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", 2, "--join-seconds", 2]
     (code, said), (first_code, first_said) = told(
@@ -169,6 +175,7 @@ def test_a_time_to_wait_for_nobody(options, words, place):
     assert (code, words in said) == (2, True), said
 
 
+@pytest.mark.slow(reason="real processes")
 @pytest.mark.parametrize("joined_by", ["address", "Slurm"])
 def test_step_sizes_are_not_chosen_by_several_processes(joined_by, place):
     command = ["run", "problem:one", "--agents", 4, "--steps", 50, "--auto", "--engine", "mesh", "--out", "run"]

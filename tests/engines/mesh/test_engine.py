@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow(reason="compiles some twenty programs for eight devices")
 def test_on_eight_devices():
     inner = Path(__file__).with_name("on_eight_devices.py")
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"

@@ -1,4 +1,4 @@
-"""Several real processes over Gloo: the draws of `simulate`, one store, each its own data, and going on."""
+"""Several real processes over Gloo: the draws of `simulate`, one store, each its own data, and resuming."""
 
 import time
 
@@ -23,13 +23,13 @@ def place(tmp_path):
     return tmp_path
 
 
-def simulated(steps, graph="ring"):
+def simulated(steps, graph="ring", sampler=None):
     """The same plan by `simulate`, in this process."""
     names = {}
     exec(PROBLEM, names)
     shards = [names["one"](AGENTS, agent).shards[0] for agent in range(AGENTS)]
     graph = cs.graphs.named(graph, AGENTS)
-    sampler = cs.dula(1e-3, 0.9 * graph.proven_consensus_limit)
+    sampler = sampler or cs.dula(1e-3, 0.9 * graph.proven_consensus_limit)
     plan = cs.Plan(graph=graph, sampler=sampler, num_steps=steps, store_every=3)
     engine = Simulation(cs.models.linear_regression(shards), plan)
     state, step, draws = engine.initial_state(), 0, []
@@ -61,18 +61,31 @@ def wait_for_checkpoint(run):
 
 
 def mark_first_draw(run):
-    """Change the first stored draw: a run that goes on from a checkpoint leaves it so."""
+    """Change the first stored draw: a run that resumes from a checkpoint leaves it so."""
     array = zarr.open_array(run / "draws.zarr" / "posterior" / "w", mode="r+")
     array[:, :, 0] = MARK
 
 
-def require_gone_on(run, expected):
+def require_resumed(run, expected):
     """All draws are the expected ones but for the first, which was not sampled again."""
     draws = draws_of(run)
     require_equal(draws[:, :, 1:], expected[:, :, 1:])
     assert (draws[:, :, 0] == MARK).all()
 
 
+def test_two_processes_with_checkpoints_sample_what_simulate_does(place):
+    """With a sampler whose state is a pytree, spread over the processes and written by both into one checkpoint."""
+    numbers = ["--sampler", "sghmc", "--friction", 1.5, "--step-size", 0.01, "--consensus", 0.2]
+    options = [[*numbers, *own, "--checkpoint-seconds", 0] for own in meeting(2)]
+    with team(on_mesh(options), place) as made:
+        assert finished(made) == [(0, "")] * 2
+    expected = simulated(STEPS, sampler=cs.sghmc(0.01, 0.2, friction=1.5))
+    require_equal(draws_of(place / "run"), expected)
+    with pytest.raises(AssertionError):
+        require_equal(draws_of(place / "run"), expected[:, ::-1])
+
+
+@pytest.mark.slow(reason="four real processes")
 def test_four_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_own_shards(place):
     count = 4
     environments = [
@@ -92,7 +105,8 @@ def test_four_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_o
     assert sum(map(len, loaded)) == AGENTS
 
 
-def test_a_killed_process_stops_the_other_and_two_new_ones_go_on(place):
+@pytest.mark.slow(reason="the runtime takes half a minute to notice a dead process")
+def test_a_killed_process_stops_the_other_and_two_new_ones_resume(place):
     steps = 2000
     options = [[*own, "--checkpoint-seconds", 0] for own in meeting(2)]
     with team(on_mesh(options, steps), place) as made:
@@ -108,10 +122,11 @@ def test_a_killed_process_stops_the_other_and_two_new_ones_go_on(place):
     mark_first_draw(place / "run")
     with team([["resume", "run", "--json", *own] for own in meeting(2)], place) as made:
         assert finished(made) == [(0, "")] * 2
-    require_gone_on(place / "run", expected)
+    require_resumed(place / "run", expected)
 
 
-def test_a_polite_stop_of_one_process_stops_all_and_one_with_three_devices_goes_on(place):
+@pytest.mark.slow(reason="three starts of processes with several devices")
+def test_a_polite_stop_of_one_process_stops_all_and_one_with_three_devices_resumes(place):
     """On a graph whose agents are stored in another order than their own."""
     steps, graph = 3000, "barbell"
     assert (line_of_agents(cs.graphs.named(graph, AGENTS)) != np.arange(AGENTS)).any()
@@ -125,9 +140,10 @@ def test_a_polite_stop_of_one_process_stops_all_and_one_with_three_devices_goes_
     mark_first_draw(place / "run")
     with team([["resume", "run", "--devices", 3, "--json"]], place) as made:
         assert finished(made) == [(0, "")]
-    require_gone_on(place / "run", simulated(steps, graph))
+    require_resumed(place / "run", simulated(steps, graph))
 
 
+@pytest.mark.slow(reason="a real process with several devices")
 def test_devices_are_made_before_anything_else_uses_jax(place):
     """Both the choice of step sizes and the problem do."""
     options = ["--steps", 40, "--auto", "--engine", "mesh", "--devices", 2, "--out", "run"]

@@ -24,6 +24,7 @@ from consilience.errors import NetworkError, ProblemError, RunError, StorageErro
 from consilience.runs.checkpoints import Checkpoints
 from tests.deployment.test_merging import sensors
 from tests.engines.peers.running import sample_by_peers
+from tests.engines.peers.virtual import Laboratory
 
 PLAN = cs.Plan(
     problem="tests.deployment.test_merging:sensors", graph=cs.graphs.from_edges(2, [(0, 1)]), num_steps=30,
@@ -97,10 +98,12 @@ def full_disk(*_, **__):
 @pytest.mark.parametrize("refused", ["messages", "state"])
 def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_resumes_later(tmp_path, monkeypatch, refused):
     """One node's disk is full at a checkpoint, four times; it ends with the reason and at last has the same draws."""
-    undisturbed, _ = sample_by_peers(PLAN, tmp_path / "quiet", two_sensors(), insecure=True)
-    files = make_network(PLAN, tmp_path / "network", insecure=True, checkpoint_seconds=1e-6)
-    settings = [NodeSettings.load(path) for path in files]
-    failed, finished = [], []
+    monkeypatch.setattr(Node, "segment_seconds", 1e-6)  # a segment is a round, so that there are checkpoints
+    quiet = Laboratory(PLAN, tmp_path / "quiet", two_sensors(), monkeypatch)
+    quiet.start_all()
+    undisturbed = [run.draws["w"].to_numpy() for run in quiet.runs(range(2))]
+    quiet.clock.abandon()
+    failed = []
     true_save, true_keep = Checkpoints.save, nodes.NodeCompanion.before_checkpoint
 
     def is_full(path, step):
@@ -116,27 +119,19 @@ def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_resumes_later(tmp_path
         monkeypatch.setattr(Checkpoints, "save", save)
     else:
         monkeypatch.setattr(nodes.NodeCompanion, "before_checkpoint", keep)
-    # a segment is a round, so that there are checkpoints
-    monkeypatch.setattr(Node, "segment_seconds", 1e-6)
-
-    def run(agent):
-        try:
-            finished.append(run_node(settings[agent], two_sensors().of_agent(agent)))
-        except StorageError as error:
-            failed.append(str(error))
-            run(agent)
-
-    threads = [threading.Thread(target=run, args=(agent,)) for agent in range(2)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(120)
-    assert len(finished) == 2
-    assert len(failed) == 4
+    lab = Laboratory(PLAN, tmp_path / "network", two_sensors(), monkeypatch, checkpoint_seconds=1e-6)
+    lab.start_all()
+    while len(failed) < 4:
+        error = lab.until_ended(1)
+        assert isinstance(error, StorageError)
+        failed.append(str(error))
+        lab.start(1)
+    runs = lab.runs(range(2))
+    lab.clock.abandon()
     assert "No space left on device; free some space" in failed[0]
     assert "`consilience node FILE` resumes from there" in failed[0]
-    for agent, path in enumerate(settings):
-        np.testing.assert_array_equal(cs.Run(path.run).draws["w"].to_numpy()[:, 0], undisturbed["w"][:, agent])
+    for run, expected in zip(runs, undisturbed, strict=True):
+        np.testing.assert_array_equal(run.draws["w"].to_numpy(), expected)
 
 
 def test_a_node_that_is_done_and_started_again_keeps_its_draws_and_serves_others(tmp_path):

@@ -61,6 +61,7 @@ def disturbed(names):
     return True
 
 
+@pytest.mark.slow(reason="network namespaces with real processes")
 @pytest.mark.parametrize("lossy", [False, True], ids=["clean", "delay-and-loss"])
 def test_nodes_on_hosts_of_their_own_draw_what_simulate_draws(tmp_path, lossy):
     with hosts(3) as names:

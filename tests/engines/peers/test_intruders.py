@@ -4,6 +4,7 @@ import json
 import time
 
 import numpy as np
+import pytest
 import zenoh
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -51,6 +52,7 @@ def wait_for_words(path, *words, seconds=30):
         time.sleep(0.1)
 
 
+@pytest.mark.slow(reason="real processes, which wait for each other")
 def test_intruders_are_refused_and_logged_and_no_draw_changes(tmp_path):
     files = make_network(PLAN, tmp_path / "network")
     settings = NodeSettings.load(files[1])
