@@ -114,6 +114,7 @@ def wait_for_draws(path):
     raise AssertionError("no draws were stored")
 
 
+@pytest.mark.slow(reason="a run in a terminal of its own")
 def test_progress_on_a_terminal(tmp_path):
     """A pseudo-terminal sees the bar, the rate and the consensus error."""
     main, side = pty.openpty()
@@ -149,6 +150,7 @@ def test_check_says_what_is_wrong_and_what_to_do(tmp_path):
     assert "✓ graph" in call("check", "gmm", "--agents", 5).stdout
 
 
+@pytest.mark.slow(reason="several runs with reports")
 def test_problems_of_ones_own_run_by_their_name(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import jax.numpy as jnp, numpy as np, consilience as cs\n"
@@ -207,3 +209,22 @@ def test_help_and_version_do_not_load_jax():
     assert f"consilience {cs.__version__}" in done.stdout
     assert "experiments" in call("--help").stdout
     assert "gmm" in call("experiments").stdout
+
+
+def test_a_compilation_cache_of_the_users_own_spoils_no_output(tmp_path):
+    """On some processors XLA prints kilobytes for every program that it takes from such a cache."""
+    environment = {
+        **os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }  # fmt: skip
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+
+    def check(*arguments):
+        command = [*COMMAND, "check", "gmm", "--agents", "2", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    for _ in range(2):  # the first fills the cache, the second reads it
+        done = check("--json")
+        assert json.loads(done.stdout)
+        assert done.stderr == ""
+    assert list((tmp_path / "cache").iterdir())

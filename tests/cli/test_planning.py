@@ -38,6 +38,7 @@ def here(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow(reason="a pilot and figures")
 def test_theory_prints_tables_and_writes_figures(here):
     done = call("theory", "plan.toml", "--out", "page", cwd=here)
     for symbol in ("ρ_U", "μ_g", "W_2", "C̄_F2", "k*"):
@@ -62,6 +63,7 @@ def test_theory_compares_graphs_and_agents_for_machines(here):
     assert (here / "other" / "figures" / "theory_comparisons.png").exists()
 
 
+@pytest.mark.slow(reason="an analysis of the mixture in a process of its own")
 def test_suggest_gives_reasons_and_writes_a_plan_that_checks(here, monkeypatch):
     done = call("suggest", "mine:problem", "--agents", 4, "--steps", 3000, "--out", "good.toml", cwd=here)
     assert "practical: 4 agents on a ring, 3,000 steps" in done.stdout

@@ -12,6 +12,7 @@ from consilience import errors, experiments
 from consilience.cli.main import app
 from consilience.engines.matching import require_matching
 from consilience.planning.assessment_values import described
+from consilience.samplers import SAMPLERS
 from consilience.theory import comparisons
 
 OPTIMISED = True
@@ -43,7 +44,16 @@ def run_blocks(path):
     return names
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page, marks=pytest.mark.slow(reason="a tutorial samples for long") if "tutorials" in page.parts else ()
+        )
+        for page in WITH_CODE
+    ],
+    ids=lambda page: page.name,
+)
 def test_code_on_the_page_runs_and_checks_its_own_results(page, tmp_path, monkeypatch):
     assert any("\nassert " in block for block in python_blocks(page)), "a page with code must assert what it claims"
     monkeypatch.chdir(tmp_path)
@@ -76,6 +86,7 @@ def test_example_plans_fit_their_problems(plan_file, monkeypatch):
     assert {finding.level for finding in cs.check(plan, problem)} == {"ok"}
 
 
+@pytest.mark.slow(reason="a run of the mixture with its comparisons")
 def test_every_entry_of_a_summary_is_documented(tmp_path):
     gmm = experiments.EXPERIMENTS["gmm"]
     plan = gmm.plan(2, num_steps=3000).replace(store_every=1)
@@ -86,6 +97,7 @@ def test_every_entry_of_a_summary_is_documented(tmp_path):
     assert sorted(name for name in entries(summary) if f"`{name}`" not in text) == []
 
 
+@pytest.mark.slow(reason="an assessment of a plan")
 def test_every_entry_of_a_theory_file_is_documented():
     problem = cs.models.linear_regression([([[1.0], [2.0]], [1.0, 2.0])] * 3)
     plan = cs.Plan(graph=cs.graphs.ring(3), sampler=cs.dula(1e-3, 0.2), num_steps=100)
@@ -116,10 +128,27 @@ def test_every_error_is_documented():
     assert [name for name in classes if f"`{name}`" not in text] == []
 
 
+def commands_of(group, words=()):
+    """All commands below a group, by the words that call them."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, (*words, name))
+        else:
+            yield " ".join((*words, name)), command
+
+
 def test_every_command_and_option_is_documented():
-    text = (DOCS / "how-to" / "run-from-the-command-line.md").read_text()
-    commands = typer.main.get_command(app).commands
+    text = (DOCS / "reference" / "command-line.md").read_text()
+    commands = dict(commands_of(typer.main.get_command(app)))
+    assert "network init" in commands
     missing = {name for name in commands if f"consilience {name}" not in text}
     for command in commands.values():
         missing |= {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     assert sorted(word for word in missing if word not in text and word != "--help") == []
+
+
+def test_every_entry_of_a_plan_is_documented():
+    text = (DOCS / "reference" / "plan.md").read_text()
+    kinds = [cs.Plan, *SAMPLERS.values(), cs.Constant, cs.Polynomial, cs.FromTo]
+    entries = {name for kind in kinds for name in kind.model_fields} | set(cs.graphs.FAMILIES)
+    assert sorted(name for name in entries if f"`{name}`" not in text and f"[{name}]" not in text) == []

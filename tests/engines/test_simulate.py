@@ -99,6 +99,7 @@ def test_the_first_non_finite_step_is_found():
     assert not np.isfinite(after[chain, agent]).all()
 
 
+@pytest.mark.slow(reason="ten thousand agents")
 def test_ten_thousand_agents_sample():
     rng = np.random.default_rng(0)
     shards = list(rng.normal(size=(10_000, 2)).astype(np.float32))
@@ -109,6 +110,7 @@ def test_ten_thousand_agents_sample():
     assert np.isfinite(draws).all()
 
 
+@pytest.mark.slow(reason="compiles the mixture twice")
 def test_unequal_shards_of_the_mixture_use_every_point():
     """Three agents hold 34, 33 and 33 points; their gradients add up to that of all points."""
     from consilience.kernel.gradients import network_gradients

@@ -32,6 +32,7 @@ CASES = {
     "many features": (cs.graphs.ring(3), [12, 15, 8], {"features": 9}),
 }
 STEPS = 30
+QUICK = ("ring", "unequal shards on a star", "weighted edges", "minibatches")
 
 
 def compare(problem, graph, plan, engine=None):
@@ -48,7 +49,10 @@ def make_plan(graph, **changes):
     return cs.Plan(**{"graph": graph, "sampler": FALLING, "num_steps": STEPS, "num_chains": 4000, **changes})
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow(reason="4,000 chains of one more network")])
+    for name in CASES
+])  # fmt: skip
 def test_mean_and_covariance_of_all_agents_are_exact(name):
     graph, sizes, changes = CASES[name]
     changes = dict(changes)
@@ -56,6 +60,7 @@ def test_mean_and_covariance_of_all_agents_are_exact(name):
     assert compare(problem, graph, make_plan(graph, **changes)) == (False, False)
 
 
+@pytest.mark.slow(reason="4,000 chains with minibatches")
 def test_shuffled_minibatches_have_the_exact_mean():
     """Rows with equal features make the batch noise additive, so the mean is exact for shuffled epochs too."""
     graph, problem = cs.graphs.ring(3), regression([12, 30, 8], identical_rows=True, noise_variance=20.0)

@@ -72,6 +72,7 @@ def in_double_precision(tree):
     )
 
 
+@pytest.mark.slow(reason="compiles LeNet-5 twice")
 def test_lenet_computes_what_the_textbook_order_computes():
     network, rng = cs.models.lenet5(), np.random.default_rng(1)
     with jax.enable_x64(True):
@@ -101,6 +102,7 @@ def test_a_pool_whose_gradient_counts_ties_more_than_once_would_be_caught():
     assert jax.grad(counting_ties)(flat).sum() == 16  # four times too much, as every entry of a square counts
 
 
+@pytest.mark.slow(reason="compiles LeNet-5")
 @pytest.mark.parametrize("rows", [70, 5])  # two parts and a remainder; less than one part
 def test_gradients_taken_a_few_rows_at_a_time_are_those_of_all_rows(rows):
     rng, network = np.random.default_rng(rows), cs.models.mlp(600, [10], 10)  # large enough to be taken in parts

@@ -86,6 +86,7 @@ def test_a_damaged_checkpoint_is_skipped_and_said(whole, tmp_path, what, caplog)
     same(resumed, whole)
 
 
+@pytest.mark.slow(reason="one more run from its beginning")
 def test_without_any_good_checkpoint_it_begins_again(whole, tmp_path, caplog):
     with pytest.raises(Interrupted):
         cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000), checkpoint_seconds=0.0)
@@ -143,6 +144,7 @@ def test_ctrl_c_in_the_last_segment_is_heard(whole, tmp_path):
     assert (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.slow(reason="one more run from its beginning")
 def test_a_run_that_was_not_laid_out_to_the_end_leaves_its_place_free(whole, tmp_path, monkeypatch):
     def killed(engine):
         raise KeyboardInterrupt

@@ -79,6 +79,7 @@ def test_many_parameters_are_looked_at_by_hessian_vector_products():
     np.testing.assert_allclose(constants.local_smoothness.value, exact, rtol=1e-3)
 
 
+@pytest.mark.slow(reason="an analysis of the mixture")
 def test_the_mixture_is_seen_to_have_two_modes_and_a_small_gap():
     potentials = Potentials(EXPERIMENTS["gmm"].problem(5))
     modes = potentials.modes

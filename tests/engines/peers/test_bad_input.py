@@ -95,6 +95,7 @@ def full_disk(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.slow(reason="a network that fails four times")
 @pytest.mark.parametrize("refused", ["messages", "state"])
 def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_resumes_later(tmp_path, monkeypatch, refused):
     """One node's disk is full at a checkpoint, four times; it ends with the reason and at last has the same draws."""
@@ -134,6 +135,7 @@ def test_a_full_disk_at_a_checkpoint_is_told_and_the_node_resumes_later(tmp_path
         np.testing.assert_array_equal(run.draws["w"].to_numpy(), expected)
 
 
+@pytest.mark.slow(reason="three lives of a network")
 def test_a_node_that_is_done_and_started_again_keeps_its_draws_and_serves_others(tmp_path):
     found, runs = sample_by_peers(PLAN, tmp_path / "network", two_sensors(), insecure=True)
     settings = [NodeSettings.load(path) for path in sorted((tmp_path / "network").glob("agent-*.toml"))]
@@ -157,6 +159,7 @@ def test_a_node_that_is_done_and_started_again_keeps_its_draws_and_serves_others
         run_node(settings[0], two_sensors().of_agent(0))
 
 
+@pytest.mark.slow(reason="two lives of a network")
 def test_a_node_that_was_done_does_not_wait_for_ever_for_one_that_is_not_here(tmp_path, monkeypatch, caplog):
     _, runs = sample_by_peers(PLAN, tmp_path / "network", two_sensors(), insecure=True)
     runs[0].update_status(neighbours_done=[])

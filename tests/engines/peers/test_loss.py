@@ -104,6 +104,7 @@ def test_every_sampler_that_can_do_without_an_edge_is_tried():
     assert able == set(SETTLED) <= set(SAMPLERS)
 
 
+@pytest.mark.slow(reason="several hundred chains for hundreds of rounds, at five nodes")
 @pytest.mark.parametrize("name", SETTLED)
 def test_an_agent_lost_for_good(name, laboratory, tmp_path):
     """Agent 2 is killed: the others finish, and sample what the data of the four says."""
@@ -127,6 +128,7 @@ def test_an_agent_lost_for_good(name, laboratory, tmp_path):
     assert "the data of agent 2" in together.report().read_text()
 
 
+@pytest.mark.slow(reason="several hundred chains for hundreds of rounds, at five nodes")
 @pytest.mark.parametrize("name", SETTLED)
 def test_lost_and_returned(name, laboratory):
     """Agent 2 dies without a checkpoint of its last rounds, and comes back when the others have continued."""
@@ -150,6 +152,7 @@ def test_lost_and_returned(name, laboratory):
     assert runs[0].draws["participation"].to_numpy()[[0, -1]].all()
 
 
+@pytest.mark.slow(reason="several hundred chains for hundreds of rounds, at five nodes")
 def test_a_partition_and_its_healing(laboratory):
     lab = laboratory(plan_of(ROUNDS), patience=1.0)
     parts = ([0, 1], [2, 3, 4])
@@ -184,6 +187,7 @@ def test_a_neighbour_that_keeps_sending_nonsense_counts_as_lost(laboratory):
     assert runs[1].summary["messages"]["rejected"] >= 100
 
 
+@pytest.mark.slow(reason="two networks of five nodes")
 def test_what_happens_is_the_same_every_time(tmp_path, monkeypatch):
     """Two laboratories with the same accident end with the same draws, to the bit."""
     found = []

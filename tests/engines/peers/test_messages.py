@@ -79,6 +79,7 @@ def test_length_is_limited_before_anything_is_read():
     assert "no header" in CODEC.decode((2**31).to_bytes(4, "little") + b"x" * 40, 4).reason
 
 
+@pytest.mark.slow(reason="5,000 random messages")
 @settings(max_examples=5000, deadline=None)
 @given(st.binary(max_size=600), st.sampled_from([CODEC, COUNTING, SEVERAL]))
 def test_random_bytes_are_never_taken(content, codec):
@@ -86,6 +87,7 @@ def test_random_bytes_are_never_taken(content, codec):
     assert not [found for found in codec.decode_all(content, 4) if isinstance(found, Message)]
 
 
+@pytest.mark.slow(reason="5,000 damaged messages")
 @settings(max_examples=5000, deadline=None)
 @given(
     st.sampled_from([(CODEC, GOOD), (COUNTING, HEARD), (SEVERAL, WHOLE)]), st.integers(0, len(WHOLE) - 1),

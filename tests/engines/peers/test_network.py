@@ -66,7 +66,10 @@ def sample_in_memory(plan, directory, monkeypatch, **options):
         lab.clock.abandon()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [
+    pytest.param(case, marks=[] if case == "bridge-weights" else [pytest.mark.slow(reason="one more network of five nodes")])
+    for case in CASES
+])  # fmt: skip
 def test_peers_draw_what_simulate_draws(case, tmp_path, monkeypatch):
     graph, changes = CASES[case]
     plan = plan_for(graph, **changes)

@@ -54,6 +54,7 @@ def eventually(condition, seconds=10.0):
     return condition()
 
 
+@pytest.mark.slow(reason="a network through a relay")
 def test_a_ring_through_a_relay_draws_what_simulate_draws(tmp_path, place):
     network = tmp_path / "network"
     with LateRelay(network):
