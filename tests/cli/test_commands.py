@@ -77,6 +77,7 @@ def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):
 SENSORS = ["tests.deployment.test_merging:sensors", "--agents", 3, "--step-size", 1e-3, "--consensus", 0.2]
 
 
+@pytest.mark.slow(reason="two real runs with reports, one of them killed")
 def test_killed_in_the_middle_then_resumed(tmp_path):
     path = tmp_path / "run"
     arguments = ["run", *SENSORS, "--steps", 5_000_000, "--store-every", 5000, "--out", path]

@@ -18,6 +18,8 @@ from consilience.reports import Section
 from consilience.runs.summary import flat_draws
 from tests.engines.peers.running import sample_by_peers
 
+pytestmark = pytest.mark.slow(reason="a network of three nodes")
+
 PLAN = cs.Plan(
     problem="tests.deployment.test_merging:sensors", graph=cs.graphs.ring(3), num_steps=40, burn_in=8, num_chains=2,
     sampler=cs.dula(step_size=1e-3, consensus=0.2),

@@ -11,6 +11,8 @@ from consilience.errors import ProblemError
 from tests.engines.final_positions import final_positions
 from tests.gaussian import regression
 
+pytestmark = pytest.mark.slow(reason="several programs for each network")
+
 
 def repeated(count, sizes, features=2):
     problems = [regression(sizes, features, seed=seed) for seed in range(count)]

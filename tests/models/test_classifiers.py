@@ -32,7 +32,9 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow(reason="compiles LeNet-5")] * (name == "LeNet-5")) for name in PROBLEMS
+])  # fmt: skip
 def test_gradients_agree_with_finite_differences(name):
     problem = PROBLEMS[name]
     with jax.enable_x64(True):

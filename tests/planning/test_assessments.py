@@ -14,6 +14,8 @@ from consilience.theory import Potentials, analyse, exact_path
 from consilience.theory.comparisons import compare, parse_choices
 from tests.gaussian import regression
 
+pytestmark = pytest.mark.slow(reason="pilots, bounds and pages of whole plans")
+
 OPTIMISED = True
 
 SAMPLER = cs.dula(cs.FromTo(start=2e-3, end=1e-4, num_steps=20_000, exponent=0.6), 0.24)
@@ -72,7 +74,6 @@ def test_a_plan_inside_the_theorems_is_its_own_nearest(problem, gaussian):
     assert inner.inside is inner
 
 
-@pytest.mark.slow(reason="hundreds of pilot chains")
 def test_a_pilot_measures_what_the_theory_cannot_know(mixture):
     pilot = mixture.pilot
     assert not mixture.analysis.gaussian
@@ -115,7 +116,6 @@ def test_the_page_holds_tables_figures_and_values_for_machines(name, request, tm
     assert slope["theorem"] == pytest.approx(sampler.step_size.exponent - 2 * sampler.consensus.exponent)
 
 
-@pytest.mark.slow(reason="hundreds of pilot chains")
 def test_no_number_for_machines_is_infinite(mixture):
     text = json.dumps(described(mixture, 0.1))
     assert "Infinity" not in text
@@ -136,7 +136,6 @@ def test_other_networks_and_precisions(entries):
     assert values["theorem_constants"]
 
 
-@pytest.mark.slow(reason="long sampling")
 def test_a_finished_run_is_held_against_the_theory(tmp_path):
     gmm = EXPERIMENTS["gmm"]
     with pytest.warns(PlanWarning):
@@ -162,7 +161,6 @@ def test_a_run_that_is_too_large_for_the_theory_is_still_reported(tmp_path, monk
     assert run.report().exists()
 
 
-@pytest.mark.slow(reason="hundreds of pilot chains")
 def test_the_pilot_looks_at_the_first_gradients_too(mixture):
     """The agents' gradients differ most where they start, and that step counts."""
     potentials, n = mixture.analysis.potentials, 5
@@ -200,7 +198,6 @@ def test_words_tell_theorem_1_from_theorem_2(problem, gaussian):
     assert "outside Theorem 1" in slopes_in_words(constant["plans"][0])
 
 
-@pytest.mark.slow(reason="hundreds of pilot chains")
 def test_labels_are_not_stronger_than_what_was_found(gaussian, mixture):
     kinds = {row["symbol"]: row["kind"] for row in described(gaussian, 0.1)["problem_constants"]}
     assert (kinds["L"], kinds["F_0"], kinds["μ_g"]) == ("exact", "exact", "estimate")  # fixed starts
@@ -213,7 +210,6 @@ def compared(problem):
     return compare(problem, gaussian_plan(), parse_choices(["graph=ring,complete", "agents=4,8,16"]), 0.1)
 
 
-@pytest.mark.slow(reason="compares nine networks")
 def test_better_graphs_agree_better(compared):
     by_place = {(row.graph, row.num_agents): row for row in compared}
     for n in (8, 16):
@@ -222,7 +218,6 @@ def test_better_graphs_agree_better(compared):
     assert {row.exact for row in compared} == {True}
 
 
-@pytest.mark.slow(reason="compares nine networks")
 def test_the_promised_speed_up_is_in_the_bound_and_not_in_the_steps(compared):
     few, many = (next(row for row in compared if (row.graph, row.num_agents) == ("complete", n)) for n in (4, 16))
     assert many.promised == pytest.approx(few.promised / 4)
@@ -231,7 +226,6 @@ def test_the_promised_speed_up_is_in_the_bound_and_not_in_the_steps(compared):
     assert many.steps >= few.steps
 
 
-@pytest.mark.slow(reason="compares nine networks")
 def test_the_end_of_a_plan_is_where_the_exact_path_leads(problem, compared):
     analysis = analyse(Potentials(problem), cs.graphs.ring(4))
     last = exact_path(analysis.network, SAMPLER, analysis.start, [20_000])

@@ -10,6 +10,8 @@ from consilience.planning.suggestions import suggest
 from consilience.theory import GaussianNetwork, Moments, Potentials, analyse, exact_path, predict, unmet_conditions
 from tests.gaussian import regression
 
+pytestmark = pytest.mark.slow(reason="analyses of a dozen problems")
+
 GRAPHS = [cs.graphs.ring(4), cs.graphs.star(6), cs.graphs.complete(3), cs.graphs.ring(1), cs.graphs.ring(2)]
 
 

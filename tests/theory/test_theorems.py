@@ -23,6 +23,8 @@ from consilience.theory import (
 from tests.gaussian import regression
 from tests.theory.gaussian_networks import cases
 
+pytestmark = pytest.mark.slow(reason="many random networks, followed exactly")
+
 STEPS = np.arange(301)
 ROUNDING = 1e-9
 
@@ -43,7 +45,6 @@ def bounds(case, as_printed=False):
     return path, inputs, closed, tight
 
 
-@pytest.mark.slow(reason="hundreds of random networks")
 @given(cases())
 @settings(max_examples=120, deadline=None)
 def test_theorem_1_holds_and_its_recursion_lies_between(case):
@@ -56,7 +57,6 @@ def test_theorem_1_holds_and_its_recursion_lies_between(case):
         assert (closed(STEPS[1:]).log <= closed.at_rate(STEPS[1:]).log + ROUNDING).all()
 
 
-@pytest.mark.slow(reason="hundreds of random networks")
 @given(cases())
 @settings(max_examples=120, deadline=None)
 def test_theorem_2_holds_and_its_recursion_lies_between(case):
@@ -67,7 +67,6 @@ def test_theorem_2_holds_and_its_recursion_lies_between(case):
     assert (tight.log[1:] <= closed.log + ROUNDING).all()
 
 
-@pytest.mark.slow(reason="dozens of random networks")
 @given(cases(least_agents=2, least_consensus_exponent=0.01))
 @settings(max_examples=60, deadline=None)
 def test_the_constants_as_printed_hold_too_where_they_are_defined(case):

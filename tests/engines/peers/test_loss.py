@@ -173,6 +173,7 @@ def test_a_partition_and_its_healing(laboratory):
             assert (share[[other for other in ALL if other not in part]] < 1).all()
 
 
+@pytest.mark.slow(reason="several hundred chains at five nodes")
 def test_a_neighbour_that_keeps_sending_nonsense_counts_as_lost(laboratory):
     """Agent 2's messages are damaged on their way at some round: its neighbours continue without it."""
     lab = laboratory(plan_of(300), patience=30.0)

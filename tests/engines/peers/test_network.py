@@ -67,7 +67,7 @@ def sample_in_memory(plan, directory, monkeypatch, **options):
 
 
 @pytest.mark.parametrize("case", [
-    pytest.param(case, marks=[] if case == "bridge-weights" else [pytest.mark.slow(reason="one more network of five nodes")])
+    pytest.param(case, marks=[pytest.mark.slow(reason="one more network of five nodes")] * (case != "bridge-weights"))
     for case in CASES
 ])  # fmt: skip
 def test_peers_draw_what_simulate_draws(case, tmp_path, monkeypatch):
@@ -86,7 +86,10 @@ def test_peers_draw_what_simulate_draws(case, tmp_path, monkeypatch):
         assert run.summary["distance_to_neighbours"] > 0
 
 
-@pytest.mark.parametrize("name", [*(f"{kind}, constant" for kind in SAMPLERS), "last word (tests only)"])
+@pytest.mark.parametrize("name", [
+    *(pytest.param(f"{kind}, constant", marks=pytest.mark.slow(reason="one more network")) for kind in SAMPLERS),
+    "last word (tests only)",
+])  # fmt: skip
 def test_every_sampler_draws_the_same_by_peers(name, tmp_path, monkeypatch):
     """Messages and states are pytrees of any structure: on the wire, in checkpoints, in the nodes' draws."""
     sampler = MADE[name]() if name in MADE else LastWord()
