@@ -73,8 +73,8 @@ class Loop:
         self.timing = {"compile_seconds": 0.0, "sampling_seconds": 0.0, **run.status.get("timing", {})}
         self.last_checkpoint = 0.0
         self.pending: list[Future[None]] = []
-        self.failure: ConsilienceError | None = None
         self.write_failed = False
+        self.failure: ConsilienceError | None = None
         self.kept = f" What was stored before is safe; `{companion.resume_command}` resumes from there."
 
     def compile(self) -> None:

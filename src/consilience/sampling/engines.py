@@ -89,14 +89,8 @@ class Engine(Protocol):
         """Bring a run to its end, from its beginning or from where it was left."""
 
 
-class Simulate(Record):
-    """All agents of all chains in this process.
-
-    >>> Simulate().name
-    'simulate'
-    """
-
-    name: ClassVar[str] = "simulate"
+class _OneProcess(Record):
+    """What engines have in common that the user starts as one process."""
 
     def require_room(self, path: Path | None) -> None:
         """Nothing may be there."""
@@ -104,11 +98,21 @@ class Simulate(Record):
             require_free(path)
 
     def require_studies(self) -> None:
-        """It can."""
+        """It can, one network after the other."""
 
     def attempt(self, action: Callable[[], T]) -> T:
         """There is one process."""
         return action()
+
+
+class Simulate(_OneProcess):
+    """All agents of all chains in this process.
+
+    >>> Simulate().name
+    'simulate'
+    """
+
+    name: ClassVar[str] = "simulate"
 
     def run(self, task: Task) -> None:
         """Bring a run to its end."""
@@ -192,7 +196,7 @@ def _whole(problem: Problem, task: Task) -> Problem:
     return problem
 
 
-class Peers(Record):
+class Peers(_OneProcess):
     """Every agent a node with its own connections, over TLS on this machine.
 
     Nodes of a problem that is given are threads of this process. On the command line, where the plan names the
@@ -208,18 +212,6 @@ class Peers(Record):
 
     on_loss: Literal["wait", "continue"] = "wait"
     patience: Annotated[float, Field(gt=0)] = 30.0
-
-    def require_room(self, path: Path | None) -> None:
-        """Nothing may be there."""
-        if path is not None:
-            require_free(path)
-
-    def require_studies(self) -> None:
-        """It samples one network, the study's main one, so there is nothing to refuse."""
-
-    def attempt(self, action: Callable[[], T]) -> T:
-        """There is one process that makes the others."""
-        return action()
 
     def run(self, task: Task) -> None:
         """Make a network inside the run's directory, run all its nodes here, and merge what they stored."""

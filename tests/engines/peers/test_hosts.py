@@ -12,7 +12,7 @@ import consilience as cs
 from consilience.deployment.merging import network_draws
 from consilience.deployment.networks import make_network, node_runs
 from tests.deployment.test_merging import sensors
-from tests.engines.peers.running import assert_same_draws, ended_at_last, wait_for_success
+from tests.engines.peers.running import assert_same_draws, ended_at_last
 
 PLAN = cs.Plan(
     problem="tests.deployment.test_merging:sensors", graph=cs.graphs.ring(3), num_steps=60,
@@ -70,16 +70,15 @@ def test_nodes_on_hosts_of_their_own_draw_what_simulate_draws(tmp_path, lossy):
         endpoints = [f"10.213.77.{i + 1}:7447" for i in range(3)]
         files = make_network(PLAN, tmp_path / "network", endpoints)
         command = [sys.executable, "-m", "consilience.cli.main", "node"]
+        words = [(tmp_path / f"{name}.log").open("w+") for name in names]  # files, which never block a node
         nodes = [
             subprocess.Popen(
-                ["ip", "netns", "exec", name, *command, str(path)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
+                ["ip", "netns", "exec", name, *command, str(path)], stdout=subprocess.DEVNULL, stderr=log
             )
-            for name, path in zip(names, files, strict=True)
+            for name, path, log in zip(names, files, words, strict=True)
         ]
         with ended_at_last(nodes):
-            wait_for_success(nodes)
+            for node, log in zip(nodes, words, strict=True):
+                assert node.wait(240) == 0, (log.seek(0), log.read()[-2000:])
     found = network_draws(node_runs(tmp_path / "network"))
     assert_same_draws(found, cs.sample(sensors(), PLAN, tmp_path / "whole"))

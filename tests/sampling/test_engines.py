@@ -1,0 +1,39 @@
+"""Engines are values with one protocol: the same call, the same draws."""
+
+import numpy as np
+import pytest
+
+import consilience as cs
+from consilience.errors import InputError, RunError
+from tests.gaussian import regression
+
+PROBLEM = regression([5, 8, 6])
+PLAN = cs.Plan(graph=cs.graphs.ring(3), sampler=cs.sghmc(0.01, 0.2, friction=1.5), num_steps=40, store_every=2)
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    return cs.sample(PROBLEM, PLAN, tmp_path_factory.mktemp("engines") / "simulate")
+
+
+@pytest.mark.parametrize("engine", ["mesh", cs.Mesh(devices=1), "peers", cs.Peers(patience=5.0)], ids=str)
+def test_a_problem_in_python_is_sampled_by_every_engine(engine, simulated, tmp_path):
+    shown = []
+    run = cs.sample(PROBLEM, PLAN, tmp_path / "run", engine=engine, progress=shown.append)
+    assert run.complete
+    assert run.summary["consensus_error"] > 0
+    assert shown
+    np.testing.assert_allclose(run.draws["w"].sortby("agent"), simulated.draws["w"].to_numpy(), rtol=2e-5, atol=2e-5)
+    with pytest.raises(RunError, match="already holds a run"):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", engine=engine)
+
+
+def test_a_name_that_is_no_engines():
+    with pytest.raises(InputError, match="unknown engine 'cloud': choose one of simulate, mesh, peers"):
+        cs.sample(PROBLEM, PLAN, engine="cloud")
+
+
+def test_an_engine_is_a_value():
+    assert cs.Mesh(devices=2) == cs.Mesh(devices=2) != cs.Mesh()
+    with pytest.raises(InputError, match="patience"):
+        cs.Peers(patience=0)
