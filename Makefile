@@ -31,10 +31,10 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/.installed-test
-	$(BIN)/pytest -n 3 --dist worksteal -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
