@@ -1,6 +1,6 @@
 """The engine against the exact Gaussian recursion, and known mistakes that these tests must catch.
 
-4,000 independent chains give the mean and covariance of all agents. Each comparison has a false-alarm rate of 1e-4
+4,000 independent chains give the mean and covariance of all agents. Each comparison has a false-alarm rate of 1e-6
 (Bonferroni over entries); seeds are fixed.
 """
 
