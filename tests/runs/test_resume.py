@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import consilience as cs
 from consilience.engines.base import Alone, PlainForm
+from consilience.engines.simulate import Simulation
 from consilience.errors import Interrupted, RunError, StorageError
 from consilience.runs.checkpoints import Checkpoints
 from consilience.runs.growing import GrowingGroup
@@ -127,6 +129,38 @@ def test_a_write_that_fails_once_spoils_nothing_that_comes_later(whole, tmp_path
     with pytest.raises(StorageError, match="No space left"):
         cs.sample(PROBLEM, PLAN, tmp_path / "run", checkpoint_seconds=0.0)
     same(cs.resume(tmp_path / "run", PROBLEM), whole)
+
+
+def test_a_chain_that_diverges_after_a_failed_write_adds_nothing(tmp_path, monkeypatch):
+    """What was sampled before it diverged must not take the place of draws that could not be written."""
+    write, failed, segments = GrowingGroup.write, threading.Event(), []
+
+    def fail_first(self, values, within=None):
+        if self.dimension == "draw" and not failed.is_set():
+            failed.set()
+            raise OSError(28, "No space left on device")
+        write(self, values, within)
+
+    def third_diverges(self, state):
+        segments.append(state)  # the first has no draws, those of the second cannot be written
+        return len(segments) < 3 or not failed.wait(60)
+
+    monkeypatch.setattr(GrowingGroup, "write", fail_first)
+    monkeypatch.setattr(Simulation, "is_finite", third_diverges)
+    monkeypatch.setattr(Simulation, "find_diverged", lambda self, state, first, steps: (first + steps, 0, 0))
+    with pytest.raises(StorageError, match="No space left"):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run")
+    assert cs.Run(tmp_path / "run").draw_group().length == 0
+
+
+def test_a_hole_in_the_draws_is_not_resumed(tmp_path):
+    with pytest.raises(Interrupted):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(1_000))
+    (note,) = (tmp_path / "run" / "checkpoints").glob("*/note/metadata*")
+    content = json.loads(note.read_text())
+    note.write_text(json.dumps({**content, "draws": content["draws"] - 1}))
+    with pytest.raises(RunError, match="draws are missing"):
+        cs.resume(tmp_path / "run", PROBLEM)
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_storage_error(whole, tmp_path, monkeypatch):

@@ -150,7 +150,7 @@ class Storage(NamedTuple):
     metric_times: int
     """How often, at most."""
     presence: bool = False
-    """Whether every draw says whose data counted."""
+    """Whether every draw says whose data counted; then an agent may have been absent, and its draws be missing."""
 
 
 class Stepper(Protocol):

@@ -93,5 +93,5 @@ def _to_continue(path: Path, engine: Engine | None) -> tuple[Plan, Engine]:
         raise RunError(f"{run.path} is a run of the engine {name!r}, which this version does not have")
     require_continuable(path)
     if engine is not None and engine.name != name:
-        raise InputError(f"{run.path} is a run of the engine {name}, which takes no devices")
+        raise InputError(f"{run.path} is a run of the engine {name}: it cannot be resumed with {engine.name}")
     return run.plan, engine or engine_named(name)

@@ -202,9 +202,9 @@ def test_more_devices_than_a_running_jax_has():
         cs.sample(regression([4, 4, 4]), plan, engine=cs.Mesh(devices=jax.device_count() + 1))
 
 
-def test_a_run_of_another_engine_takes_no_devices(tmp_path):
+def test_a_run_is_resumed_with_its_own_engine(tmp_path):
     plan = plan_of(3)
     run = cs.sample(regression([4, 4, 4]), plan, tmp_path / "run")
     (run.path / "summary.json").unlink()
-    with pytest.raises(InputError, match="takes no devices"):
+    with pytest.raises(InputError, match="simulate: it cannot be resumed with mesh"):
         cs.resume(run.path, regression([4, 4, 4]), engine=cs.Mesh(devices=1))
