@@ -245,7 +245,7 @@ def test_more_agents_than_rows_are_refused(problem):
         compare(problem, gaussian_plan(), {"agents": ["1000"]}, 0.1)
 
 
-def test_an_experiment_deals_its_data_out_itself():
+def test_an_experiment_splits_its_data_itself():
     gmm = EXPERIMENTS["gmm"]
     made = []
 

@@ -104,7 +104,7 @@ def test_labels_that_do_not_fit_are_refused(p, labels):
         score(p, labels)
 
 
-def test_strange_inputs_are_told_apart_by_what_the_draws_disagree_on():
+def test_out_of_distribution_inputs_are_told_apart_by_what_the_draws_disagree_on():
     outside = 5 * RNG.normal(size=(200, 4)).astype(np.float32)
     tilted = np.concatenate([INPUTS, INPUTS])
     base = 3 * RNG.normal(size=(4, 3)).astype(np.float32)

@@ -88,7 +88,7 @@ def team(commands, cwd, environments=None):
             process.words.close()
 
 
-def meeting(count, port=None, seconds=60):
+def rendezvous_options(count, port=None, seconds=60):
     """The options that tell each of so many processes where to meet."""
     port = port or free_port()
     common = ["--coordinator", f"127.0.0.1:{port}", "--num-processes", count, "--join-seconds", seconds]

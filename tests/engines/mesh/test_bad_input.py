@@ -14,7 +14,7 @@ from consilience.engines.mesh.engine import MeshSimulation, own_agents
 from consilience.engines.mesh.rendezvous import Rendezvous
 from consilience.errors import InputError, MeshError
 from consilience.kernel.curvature import largest_curvature
-from tests.engines.mesh.processes import PROBLEM, finished, free_port, meeting, slurm, team
+from tests.engines.mesh.processes import PROBLEM, finished, free_port, rendezvous_options, slurm, team
 from tests.gaussian import regression
 
 identity = engine._identity
@@ -51,7 +51,7 @@ def test_more_processes_than_agents(monkeypatch):
 @pytest.mark.slow(reason="two real processes")
 def test_processes_with_different_versions(place):
     other = told(
-        [[*RUN, "--agents", 4, "--out", "run", *own] for own in meeting(2)], place,
+        [[*RUN, "--agents", 4, "--out", "run", *own] for own in rendezvous_options(2)], place,
         only_in(1, OTHER_VERSION="networkx"),
     )  # fmt: skip
     words = "process 1 has another plan, version or setting than process 0"
@@ -83,7 +83,7 @@ def test_a_directory_that_holds_a_run_already(place):
     """Process 0 alone looks; the other must not wait for it."""
     (place / "run").mkdir()
     (place / "run" / "plan.toml").touch()
-    found = told([[*RUN, "--agents", 4, "--out", "run", *own] for own in meeting(2)], place)
+    found = told([[*RUN, "--agents", 4, "--out", "run", *own] for own in rendezvous_options(2)], place)
     assert [code for code, _ in found] == [2, 2], found
     assert found[0][1].startswith("Error: run already holds a run"), found
     assert found[1][1].startswith("Error: process 0 stopped: run already holds a run"), found
@@ -93,7 +93,9 @@ def test_a_directory_that_holds_a_run_already(place):
 def test_data_that_one_process_alone_cannot_use(place):
     """Agent 3 is the second one of process 1; it is named by its own number, in both."""
     found = told(
-        [[*RUN, "--agents", 4, "--out", "run", *own] for own in meeting(2)], place, only_in(1, BAD_AGENT="3")
+        [[*RUN, "--agents", 4, "--out", "run", *own] for own in rendezvous_options(2)],
+        place,
+        only_in(1, BAD_AGENT="3"),
     )
     assert [code for code, _ in found] == [2, 2], found
     assert "process 1 stopped: log_likelihood is nan at the start for agent 3, row 0" in found[0][1], found
@@ -114,7 +116,7 @@ def test_a_disk_that_is_full_for_one_process_at_a_checkpoint(place):
     """It says so itself; the other, which waits inside the checkpoint, is told to look there."""
     found = told(
         [[*RUN[:2], "--steps", 3000, *RUN[4:], "--agents", 4, "--out", "run", "--checkpoint-seconds", 0, *own]
-         for own in meeting(2)], place, only_in(1, FULL="1"),
+         for own in rendezvous_options(2)], place, only_in(1, FULL="1"),
     )  # fmt: skip
     assert [code for code, _ in found] == [1, 1], found
     assert "process 1 stopped early, see what it said" in found[0][1], found
@@ -129,7 +131,7 @@ def test_a_directory_that_is_not_shared(place, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "problem.py").write_text(PROBLEM)
-    found = told([[*RUN, "--agents", 4, "--out", "run", *own] for own in meeting(2)], [place, elsewhere])
+    found = told([[*RUN, "--agents", 4, "--out", "run", *own] for own in rendezvous_options(2)], [place, elsewhere])
     assert all(code == 2 and "process 1 does not see run" in said for code, said in found), found
 
 
@@ -138,7 +140,7 @@ def test_a_coordinator_that_nobody_answers_for(place):
     options = ["--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", 2, "--join-seconds", 2]
     (code, said), (first_code, first_said) = told(
         [[*RUN, "--agents", 4, "--out", "run", *options, "--process-id", 1],
-         [*RUN, "--agents", 4, "--out", "run", *meeting(2, seconds=2)[0]]], place,
+         [*RUN, "--agents", 4, "--out", "run", *rendezvous_options(2, seconds=2)[0]]], place,
     )  # fmt: skip
     assert (code, first_code) == (2, 2)
     assert "did not answer within 2 s" in said
@@ -153,7 +155,7 @@ def test_a_coordinator_that_nobody_answers_for(place):
         ({"coordinator": "localhost"}, "'coordinator'"),
     ],
 )
-def test_a_meeting_that_cannot_be(entries, words):
+def test_a_rendezvous_that_cannot_be(entries, words):
     with pytest.raises(MeshError, match=words):
         Rendezvous(**entries).require_complete()
 
@@ -180,7 +182,7 @@ def test_a_time_to_wait_for_nobody(options, words, place):
 def test_step_sizes_are_not_chosen_by_several_processes(joined_by, place):
     command = ["run", "problem:one", "--agents", 4, "--steps", 50, "--auto", "--engine", "mesh", "--out", "run"]
     if joined_by == "address":
-        found = told([[*command, *own] for own in meeting(2)], place)
+        found = told([[*command, *own] for own in rendezvous_options(2)], place)
     else:
         found = told([command] * 2, place, slurm(2))
     assert [code for code, _ in found] == [2, 2], found

@@ -9,7 +9,7 @@ import zarr
 import consilience as cs
 from consilience.engines.mesh.layout import line_of_agents
 from consilience.engines.simulate import Simulation
-from tests.engines.mesh.processes import PROBLEM, SECONDS, finished, meeting, slurm, team
+from tests.engines.mesh.processes import PROBLEM, SECONDS, finished, rendezvous_options, slurm, team
 
 AGENTS = 7
 STEPS = 60
@@ -76,7 +76,7 @@ def require_resumed(run, expected):
 def test_two_processes_with_checkpoints_sample_what_simulate_does(place):
     """With a sampler whose state is a pytree, spread over the processes and written by both into one checkpoint."""
     numbers = ["--sampler", "sghmc", "--friction", 1.5, "--step-size", 0.01, "--consensus", 0.2]
-    options = [[*numbers, *own, "--checkpoint-seconds", 0] for own in meeting(2)]
+    options = [[*numbers, *own, "--checkpoint-seconds", 0] for own in rendezvous_options(2)]
     with team(on_mesh(options), place) as made:
         assert finished(made) == [(0, "")] * 2
     expected = simulated(STEPS, sampler=cs.sghmc(0.01, 0.2, friction=1.5))
@@ -108,7 +108,7 @@ def test_four_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_o
 @pytest.mark.slow(reason="the runtime takes half a minute to notice a dead process")
 def test_a_killed_process_stops_the_other_and_two_new_ones_resume(place):
     steps = 2000
-    options = [[*own, "--checkpoint-seconds", 0] for own in meeting(2)]
+    options = [[*own, "--checkpoint-seconds", 0] for own in rendezvous_options(2)]
     with team(on_mesh(options, steps), place) as made:
         wait_for_checkpoint(place / "run")
         made[1].kill()
@@ -120,7 +120,7 @@ def test_a_killed_process_stops_the_other_and_two_new_ones_resume(place):
     expected = simulated(steps)
     require_equal(kept, expected[:, :, : kept.shape[2]])
     mark_first_draw(place / "run")
-    with team([["resume", "run", "--json", *own] for own in meeting(2)], place) as made:
+    with team([["resume", "run", "--json", *own] for own in rendezvous_options(2)], place) as made:
         assert finished(made) == [(0, "")] * 2
     require_resumed(place / "run", expected)
 
@@ -130,7 +130,7 @@ def test_a_polite_stop_of_one_process_stops_all_and_one_with_three_devices_resum
     """On a graph whose agents are stored in another order than their own."""
     steps, graph = 3000, "barbell"
     assert (line_of_agents(cs.graphs.named(graph, AGENTS)) != np.arange(AGENTS)).any()
-    options = [[*own, "--checkpoint-seconds", 0] for own in meeting(2)]
+    options = [[*own, "--checkpoint-seconds", 0] for own in rendezvous_options(2)]
     with team(on_mesh(options, steps, graph), place) as made:
         wait_for_checkpoint(place / "run")
         made[1].terminate()
