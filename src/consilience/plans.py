@@ -141,6 +141,8 @@ class Plan(Record):
             entries = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise PlanError(f"not a TOML document: {error}") from None
+        except RecursionError:
+            raise PlanError("not a plan: its entries are nested too deeply") from None
         return cls(**entries)
 
     @classmethod

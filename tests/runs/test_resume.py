@@ -16,6 +16,7 @@ import consilience as cs
 from consilience.engines.base import Alone, PlainForm
 from consilience.engines.simulate import Simulation
 from consilience.errors import Interrupted, RunError, StorageError
+from consilience.runs import directory
 from consilience.runs.checkpoints import Checkpoints
 from consilience.runs.growing import GrowingGroup
 from tests.gaussian import regression
@@ -151,6 +152,55 @@ def test_a_chain_that_diverges_after_a_failed_write_adds_nothing(tmp_path, monke
     with pytest.raises(StorageError, match="No space left"):
         cs.sample(PROBLEM, PLAN, tmp_path / "run")
     assert cs.Run(tmp_path / "run").draw_group().length == 0
+
+
+@pytest.mark.parametrize("content", ["", "{", None])
+def test_a_damaged_status_is_found_out_again(whole, tmp_path, content, caplog):
+    """A power cut may leave it empty; what the run began with is known, and the rest is in checkpoints."""
+    with pytest.raises(Interrupted):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(1_000))
+    status = tmp_path / "run" / "status.json"
+    status.unlink() if content is None else status.write_text(content)
+    same(cs.resume(tmp_path / "run", PROBLEM), whole)
+    assert "taken for one that was interrupted" in caplog.text
+    assert cs.Run(tmp_path / "run").complete
+
+
+def test_draws_whose_file_is_gone_are_named(tmp_path):
+    run = cs.sample(PROBLEM, PLAN.replace(num_steps=2_000), tmp_path / "run")
+    (run.path / "draws.zarr" / "posterior" / "w" / "c" / "0" / "0" / "0" / "0").unlink()
+    with pytest.raises(RunError, match=r"is missing, and with it w of chain 0 to 0, agent 0 to 2, draw 0 to 191"):
+        _ = cs.Run(tmp_path / "run").draws
+
+
+def test_a_run_is_held_from_the_moment_it_is_there(tmp_path, monkeypatch):
+    """Two processes that begin one run: one of them makes it, the other one says so."""
+    rename, told = os.rename, []
+
+    def late(draft, path):
+        rename(draft, path)
+        with pytest.raises(RunError, match="another process") as error:
+            cs.resume(tmp_path / "run", PROBLEM)
+        told.append(str(error.value))
+
+    monkeypatch.setattr(os, "rename", late)
+    cs.sample(PROBLEM, PLAN.replace(num_steps=2_000), tmp_path / "run")
+    assert told
+    with pytest.raises(RunError, match="made by another process just now"):
+        directory._appear(tmp_path / "draft", draft_beside(tmp_path))
+
+
+def draft_beside(place):
+    """A draft of a run, and the run that was quicker."""
+    (place / "draft").mkdir()
+    return place / "run"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_told(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(StorageError, match="Permission denied"):
+        cs.sample(PROBLEM, PLAN, tmp_path / "run")
 
 
 def test_a_hole_in_the_draws_is_not_resumed(tmp_path):

@@ -53,6 +53,12 @@ Patience = Annotated[
 ]
 
 
+OnImplausible = Annotated[
+    Literal["warn", "stop", "clip"],
+    typer.Option("--on-implausible", help="When a neighbour's messages are far from what they were at first."),
+]
+
+
 def node(path: NodeFile, as_json: Json = False) -> None:
     """Run one agent of a network, beside its data; started again, it resumes where it was."""
     from consilience.cli import display
@@ -84,6 +90,7 @@ def init(
     checkpoint_seconds: CheckpointSeconds = 10.0,
     on_loss: OnLoss = "wait",
     patience: Patience = 30.0,
+    on_implausible: OnImplausible = "warn",
 ) -> None:
     """Make a network: a certificate authority, and for each agent a certificate and a file for its machine."""
     from consilience.deployment.networks import make_network
@@ -95,7 +102,7 @@ def init(
         raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
     files = make_network(
         plan, out, endpoint, relay=relay_place, insecure=insecure,
-        checkpoint_seconds=checkpoint_seconds, on_loss=on_loss, patience=patience,
+        checkpoint_seconds=checkpoint_seconds, on_loss=on_loss, patience=patience, on_implausible=on_implausible,
     )  # fmt: skip
     typer.echo(f"{len(files)} nodes: {files[0]} … Start them all here with: consilience network up {out}")
 
@@ -144,6 +151,17 @@ def status(path: Directory, as_json: Json = False) -> None:
         typer.echo(json.dumps(found, indent=2))
     else:
         network_display.print_network(found)
+
+
+@app.command()
+def renew(path: Directory) -> None:
+    """Renew all certificates of a network, where it was made; carry the new ones over and start the nodes again."""
+    from consilience.engines.peers.certificates import renew as renew_certificates
+
+    names = renew_certificates(path / "certificates")
+    typer.echo(
+        f"renewed {path}/certificates/authority.pem and the certificates of {', '.join(names)}; keys are the same"
+    )
 
 
 @app.command()

@@ -47,6 +47,10 @@ _OF_PLANS: dict[str, Any] = {
     "batch_size": Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a minibatch.")],
     "dtype": Annotated[str | None, typer.Option("--dtype", help="float32 or float64.")],
     "sampler": Annotated[str | None, typer.Option("--sampler", help=f"{', '.join(SAMPLERS)}.")],
+    "allow": Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="A module that PLAN.toml may name as its problem, which runs it; repeatable."),
+    ],
     "auto": Annotated[bool, typer.Option("--auto", help="Choose the sampler's numbers by `suggest`.")],
 }
 _ENTRIES = ("burn_in", "store_every", "num_chains", "seed", "batch_size", "dtype")
@@ -118,6 +122,7 @@ def _wishes(said: dict[str, Any], of_samplers: dict[str, Any]) -> Wishes:
         numbers={name: given[name] for name in of_samplers if name in given},
         auto=given.get("auto", False),
         entries={name: given[name] for name in _ENTRIES if name in given},
+        allow=given.get("allow", ()),
     )
 
 

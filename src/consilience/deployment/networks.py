@@ -49,6 +49,8 @@ def make_network(
         raise NetworkError(f"{out} is not empty: choose a new directory for the network")
     if relay is not None and endpoints:
         raise NetworkError("nodes that connect to a relay have no endpoints of their own: give --relay or --endpoint")
+    if plan.problem is not None and ":" in plan.problem:  # whoever makes the network has named it
+        options = {"allow": [plan.problem.partition(":")[0]], **options}
     places = list(endpoints or []) or ([relay] * plan.num_agents if relay else _free_endpoints(plan.num_agents))
     if len(places) != plan.num_agents:
         raise NetworkError(f"the plan has {plan.num_agents} agents, but {len(places)} endpoints are given: one each")

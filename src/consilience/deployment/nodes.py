@@ -23,10 +23,11 @@ from consilience import experiments
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node
+from consilience.engines.peers.notices import Notice
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Connect
 from consilience.engines.peers.zenoh_transport import by_zenoh
-from consilience.errors import Interrupted, RunError
+from consilience.errors import DivergedError, Interrupted, NetworkError, PlanError, ProblemError, RunError
 from consilience.experiments.finishing import finish_run
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -38,6 +39,8 @@ from consilience.runs.signals import stopped_by_signals
 
 log = logging.getLogger("consilience.peers")
 _LINGER_SECONDS = 1.5
+_REFUSAL_SECONDS = 20.0  # for which a node that cannot continue tells neighbours, who may come later
+_FORWARD_SECONDS = 5.0
 _NOBODY_SECONDS = 20.0  # for which a node that was done before looks for neighbours that need it
 
 
@@ -62,21 +65,40 @@ def run_node(
     """
     plan = Plan.load(settings.plan)
     settings.require_fitting(plan)
-    problem = problem or own_problem(plan, settings.agent)
+    problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
         node = Node(problem, plan, settings, clock)
         node.stop = stop or node.stop
         companion = NodeCompanion(node, connect or by_zenoh(settings))
-        with served(settings.metrics, node):
+        with served(settings.metrics, node), _telling_others(node, companion.connect):
             return live(
                 settings.run, "peers", node, companion, companion.finish, about={"on_loss": settings.on_loss},
                 progress=progress, checkpoint_seconds=settings.checkpoint_seconds, stop=node.stop,
             )  # fmt: skip
 
 
-def own_problem(plan: Plan, agent: int) -> Problem:
+@contextlib.contextmanager
+def _telling_others(node: Node, connect: Connect) -> Iterator[None]:
+    """Tell the network if it cannot continue, for a reason of this node or one that it was told."""
+    try:
+        yield
+    except Interrupted:
+        if node.notice is None:
+            raise
+    except (PlanError, ProblemError, DivergedError) as error:
+        node.stop_for(Notice(node.settings.agent, str(error)))
+        node.spread(connect, _REFUSAL_SECONDS)
+        raise
+    else:
+        return
+    node.spread(connect, _REFUSAL_SECONDS if node.notice.agent == node.settings.agent else _FORWARD_SECONDS)
+    raise NetworkError(node.told)
+
+
+def own_problem(plan: Plan, settings: NodeSettings) -> Problem:
     """What one agent of a plan knows: its own shard alone."""
-    return experiments.load_problem(plan, [agent])
+    experiments.require_allowed(plan.problem, settings.allow, 'write allow = ["{}"] into the node\'s file')
+    return experiments.load_problem(plan, [settings.agent])
 
 
 class NodeCompanion:
@@ -85,7 +107,7 @@ class NodeCompanion:
     resume_command = "consilience node FILE"
 
     def __init__(self, node: Node, connect: Connect) -> None:
-        self._node, self._connect = node, connect
+        self._node, self.connect = node, connect
         self._kept_step = 0
         self._run: RunDirectory | None = None
 
@@ -99,7 +121,7 @@ class NodeCompanion:
         restarts = run.status.get("restarts")
         run.update_status(restarts=0 if restarts is None else restarts + 1)
         node.members.done = set(run.status.get("neighbours_done", []))
-        node.connect(self._connect, step, state)
+        node.connect(self.connect, step, state)
         log.info("agent %d joins at round %d, %s", node.settings.agent, step, node.settings.place,
                  extra={"round": step})  # fmt: skip
         try:

@@ -120,7 +120,7 @@ def network_status(network: Path, seconds: float = 1.0) -> list[dict[str, Any]]:
         settings = NodeSettings.load(path)
         operator = None if settings.tls is None else tls_of(network.resolve() / "certificates", OPERATOR)
         if operator is not None:
-            require_usable(operator.certificate, operator.key, operator.authority)
+            require_usable(operator.certificate, operator.key, operator.authority, OPERATOR)
         answer = ask_status(settings, operator, seconds)
         found.append({"agent": settings.agent, "here": answer is not None, **(answer or {})})
     return found

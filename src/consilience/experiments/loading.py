@@ -14,6 +14,35 @@ from consilience.plans import Plan
 from consilience.problems import Problem
 
 
+def require_allowed(reference: str | None, allowed: Sequence[str], remedy: str) -> None:
+    """Check that a plan from a file names what Consilience has, or a module that somebody here has allowed.
+
+    To load a module is to run it, and a plan may come from anywhere.
+
+    Args:
+        reference: the plan's entry `problem`.
+        allowed: modules, or packages with all that is in them.
+        remedy: what to do if it is not allowed, with `{}` where the module's name belongs.
+    """
+    if reference is None or find(reference) is not None:
+        return
+    module, _ = _parts(reference)
+    if not any(module == one or module.startswith(f"{one}.") for one in allowed):
+        raise PlanError(
+            f"the plan names {reference!r}, which would run the module {module!r}: if you trust it, "
+            + remedy.format(module)
+        )
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    """Module and attribute of `module:attribute`."""
+    module, _, attribute = reference.partition(":")
+    if not attribute.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        known = ", ".join(EXPERIMENTS)
+        raise PlanError(f"unknown experiment {reference!r}: choose one of {known}, or give module:attribute")
+    return module, attribute
+
+
 def load_problem(plan: Plan, agents: Sequence[int] | None = None) -> Problem:
     """The problem that a plan names: an experiment's, or the attribute of a module.
 
@@ -55,10 +84,7 @@ def import_problem(reference: str, num_agents: int | None, agents: Sequence[int]
     A function of the number of agents and an agent returns a problem with that agent's shard alone; it is called for
     the given agents, which so load no other's data, or for all of them.
     """
-    module_name, colon, attribute = reference.partition(":")
-    if not colon or not module_name or not attribute:
-        known = ", ".join(EXPERIMENTS)
-        raise PlanError(f"unknown experiment {reference!r}: choose one of {known}, or give module:attribute")
+    module_name, attribute = _parts(reference)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

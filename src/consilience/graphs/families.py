@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from consilience.errors import GraphError
-from consilience.graphs.graph import Graph, from_edges, from_networkx, require_size
+from consilience.graphs.graph import Graph, from_edges, from_networkx, require_edges, require_size
 
 _CONNECTION_TRIES = 100
 
@@ -32,6 +32,7 @@ def star(num_agents: int) -> Graph:
 
 def complete(num_agents: int) -> Graph:
     """Everybody talks to everybody."""
+    require_edges(require_size(num_agents) * (num_agents - 1) // 2)
     return _generated("complete", "complete_graph", num_agents=num_agents)
 
 
@@ -53,6 +54,7 @@ def barbell(num_agents: int) -> Graph:
     import networkx
 
     half = num_agents // 2
+    require_edges(half * half)
     bell = from_networkx(networkx.barbell_graph(half, num_agents - 2 * half))
     return _named(bell, "barbell", num_agents=num_agents)
 
@@ -145,6 +147,7 @@ def from_recipe(recipe: Mapping[str, Any]) -> Graph:
 def _generated(kind: str, generator: str, options: Mapping[str, Any] | None = None, **sizes: int) -> Graph:
     for size in sizes.values():
         require_size(size)
+    require_size(math.prod(sizes.values()))
     import networkx
 
     return _named(from_networkx(getattr(networkx, generator)(*sizes.values(), **(options or {}))), kind, **sizes)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import networkx
     import scipy.sparse
 
+_MOST_AGENTS = 1_000_000
+_MOST_EDGES = 20_000_000
 _EXACT_LIMIT = 5000
 _DENSE_LIMIT = 600  # up to here a dense eigenvalue solver is faster than a sparse one
 
@@ -200,7 +202,15 @@ def require_size(size: int) -> int:
     """Check that a number of agents is one."""
     if not isinstance(size, int | np.integer) or size < 1:
         raise GraphError(f"a graph needs a whole number of agents, at least 1; got {size!r}")
+    if size > _MOST_AGENTS:
+        raise GraphError(f"{size:,} agents are more than one plan can hold: {_MOST_AGENTS:,} at most")
     return int(size)
+
+
+def require_edges(count: int) -> None:
+    """Check that a graph's edges fit into memory, before they are made."""
+    if count > _MOST_EDGES:
+        raise GraphError(f"{count:,} edges are more than one plan can hold ({_MOST_EDGES:,}): choose a sparser graph")
 
 
 def _positive_weights(weights: Sequence[float] | np.ndarray, num_edges: int) -> np.ndarray:

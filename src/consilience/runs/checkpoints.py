@@ -16,6 +16,7 @@ import numpy as np
 
 from consilience.engines.base import StateForm, Team
 from consilience.errors import CheckpointError
+from consilience.runs.files import sync
 
 _KEPT = 2
 log = logging.getLogger("consilience")
@@ -38,6 +39,9 @@ class Checkpoints:
         logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports every file at INFO and WARNING
         self._ocp, self._form, self._team = ocp, form, team
         self.path = path
+        if team.is_first:
+            for partial in path.glob("*.orbax-checkpoint-tmp*"):  # of a process that was killed while it wrote
+                shutil.rmtree(partial, ignore_errors=True)
         self._manager = ocp.CheckpointManager(
             path.resolve(),
             options=ocp.CheckpointManagerOptions(max_to_keep=_KEPT, enable_async_checkpointing=False, create=True),
@@ -52,6 +56,7 @@ class Checkpoints:
         )
         try:
             self._manager.save(step, args=content)
+            sync(self.path)
         except Exception as error:  # a full disk comes as one of several kinds from the layers below
             raise OSError(f"the checkpoint at step {step} was refused ({_first_line(error)})") from error
 

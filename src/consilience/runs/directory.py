@@ -16,9 +16,14 @@ What it holds:
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import glob
+import logging
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +34,7 @@ from consilience.engines.base import Storage
 from consilience.errors import RunError
 from consilience.kernel.parameters import Parameters
 from consilience.plans import Plan
-from consilience.runs.files import disk_errors, read_json, write_json, write_text
+from consilience.runs.files import disk_errors, read_json, sync, sync_since, write_json, write_text
 from consilience.runs.growing import GrowingGroup, Variable
 from consilience.runs.provenance import provenance
 
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
     import arviz
     import xarray
 
+log = logging.getLogger("consilience")
+_DRAFT_SECONDS = 60.0
 FORMAT = 2
 _LAST_VERSION = {1: "0.1.0"}
 """The last version that writes a format."""
@@ -55,15 +62,17 @@ class RunDirectory:
         if not (self.path / "plan.toml").is_file():
             raise RunError(f"{self.path} does not hold a run: there is no plan.toml in it")
         self.plan = Plan.load(self.path / "plan.toml")
+        self._whole_draws = 0  # up to here no file was missing
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {self.status['status']})"
 
     @classmethod
-    def create(
+    @contextlib.contextmanager
+    def created(
         cls, path: Path, plan: Plan, parameters: Parameters, storage: Storage, about: Mapping[str, Any]
-    ) -> None:
-        """Lay out a new run; nothing may be there yet.
+    ) -> Iterator[None]:
+        """Lay out a new run, where nothing may be yet, and hold it for writing from the moment that it is there.
 
         Args:
             path: the directory.
@@ -73,26 +82,41 @@ class RunDirectory:
             about: entries of its status: `engine`, `problem_name`, `data_digest`, and what else the engine wants.
         """
         require_free(path)
-        with disk_errors(path):
-            draft = path.with_name(f".{path.name}.partial")
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
-            _create_draws(draft / "draws.zarr", plan, parameters, storage)
-            create_metrics(draft / "metrics.zarr", plan, storage.metrics, storage.metric_times)
-            write_json(draft / "provenance.json", provenance(about["engine"]))
-            status = {"format": FORMAT, "status": "running", "step": 0, "plan_digest": plan.digest(), **about}
-            write_json(draft / "status.json", status)
-            write_text(draft / "plan.toml", plan.to_toml())
-            os.rename(draft, path)  # a run is there as a whole or not at all
+        with contextlib.ExitStack() as held:
+            with disk_errors(path):
+                _remove_drafts(path)
+                draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+                draft.mkdir(parents=True)
+                held.enter_context(_locked(draft, path))
+                _create_draws(draft / "draws.zarr", plan, parameters, storage)
+                create_metrics(draft / "metrics.zarr", plan, storage.metrics, storage.metric_times)
+                status = {"format": FORMAT, "status": "running", "step": 0, "plan_digest": plan.digest(), **about}
+                write_json(draft / "provenance.json", {**provenance(about["engine"]), "began": status})
+                write_json(draft / "status.json", status)
+                write_text(draft / "plan.toml", plan.to_toml())
+                sync_since(draft, 0.0)
+                _appear(draft, path)
+            yield
 
     @property
     def status(self) -> dict[str, Any]:
-        """How far the run is: `status` is running, interrupted, failed or complete."""
-        return read_json(self.path / "status.json")
+        """How far the run is: `status` is running, interrupted, failed or complete.
+
+        If its file is damaged, the status with which the run began: to resume it finds out the rest.
+        """
+        try:
+            return read_json(self.path / "status.json")
+        except RunError as error:
+            began = read_json(self.path / "provenance.json").get("began")
+            if began is None:
+                raise
+            log.warning("%s; the run is taken for one that was interrupted", error)
+            return {**began, "status": "interrupted"}
 
     def update_status(self, **changes: Any) -> None:
         """Change entries of the status."""
-        write_json(self.path / "status.json", {**self.status, **changes})
+        with disk_errors(self.path):
+            write_json(self.path / "status.json", {**self.status, **changes})
 
     @property
     def complete(self) -> bool:
@@ -107,6 +131,10 @@ class RunDirectory:
     @property
     def draws(self) -> xarray.Dataset:
         """All draws, opened lazily, dimensions `(chain, agent, draw, …)`."""
+        group = self.draw_group()
+        if group.length != self._whole_draws:
+            group.require_whole()
+            self._whole_draws = group.length
         found = _open(self.path / "draws.zarr", "posterior")
         numbers = found["agent"].to_numpy()
         return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
@@ -180,14 +208,42 @@ class RunDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for writing, so that no second process writes to it."""
-        with disk_errors(self.path):
-            lock = (self.path / ".lock").open("w")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunError(f"{self.path} is being sampled by another process: wait for it") from None
+        with _locked(self.path, self.path):
             yield
+
+
+@contextlib.contextmanager
+def _locked(place: Path, path: Path) -> Iterator[None]:
+    """Hold the directory of a run, wherever it stands now."""
+    with disk_errors(path):
+        lock = (place / ".lock").open("w")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"{path} is being sampled by another process: wait for it") from None
+        yield
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove what processes left that were killed while they laid out this run; one that lives holds its draft."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(RunError, OSError):
+            if time.time() - draft.stat().st_mtime > _DRAFT_SECONDS:
+                with _locked(draft, path):
+                    shutil.rmtree(draft)
+
+
+def _appear(draft: Path, path: Path) -> None:
+    """Give a run its name: it is there as a whole or not at all."""
+    try:
+        os.rename(draft, path)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise RunError(f"{path} was made by another process just now: wait for it") from None
+        raise
+    sync(path.parent)
 
 
 def require_free(path: Path) -> None:

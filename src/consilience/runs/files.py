@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -14,16 +15,37 @@ from consilience.errors import RunError, StorageError
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file as a whole."""
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file of bytes as a whole."""
+    """Replace a file of bytes as a whole; it is on the disk, not only in memory, when this returns."""
     temporary = path.with_name(path.name + ".partial")
-    temporary.write_bytes(content)
+    with temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
     os.replace(temporary, path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a directory, on the disk, so that a power cut does not undo them."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_since(directory: Path, moment: float) -> None:
+    """Have all files of a directory on the disk that were changed since a moment, and their names."""
+    for folder, _, files in os.walk(directory):
+        changed = [name for name in files if os.stat(os.path.join(folder, name)).st_mtime >= moment]
+        for name in changed:
+            sync(Path(folder, name))
+        if changed:
+            sync(Path(folder))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -41,6 +63,12 @@ def read_json(path: Path) -> Any:
         raise RunError(f"{path} is damaged: {error}") from None
 
 
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "let this user write there, or choose another directory"
+    return "free some space or choose another directory"
+
+
 @contextlib.contextmanager
 def disk_errors(path: Path, kept: str = "") -> Iterator[None]:
     """Turn the operating system's refusal to write below `path` into a `StorageError`."""
@@ -48,6 +76,4 @@ def disk_errors(path: Path, kept: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StorageError(
-            f"cannot write to {path}: {reason}; free some space or choose another directory.{kept}"
-        ) from error
+        raise StorageError(f"cannot write to {path}: {reason}; {_remedy(error)}.{kept}") from error

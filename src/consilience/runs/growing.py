@@ -136,6 +136,31 @@ class GrowingGroup:
             self.written = length
         self.length = length
 
+    def require_whole(self) -> None:
+        """Check that no file with entries that readers see has vanished; Zarr would read them as missing values.
+
+        Chunks of zeros are not stored, so only arrays whose missing values are not a number can be checked.
+        """
+        for name, entry in self._described.items():
+            if entry["fill_value"] != "NaN" or self.dimension not in entry["dimension_names"]:
+                continue
+            sizes = entry["chunk_grid"]["configuration"]["chunk_shape"]
+            shape = [*entry["shape"]]
+            shape[self._axis(name)] = self.length
+            for place in np.ndindex(*(-(-size // chunk) for size, chunk in zip(shape, sizes, strict=True))):
+                file = self.path.joinpath(self.group, name, "c", *map(str, place))
+                if not file.is_file():
+                    gone = ", ".join(
+                        f"{dimension} {number * chunk} to {min((number + 1) * chunk, size) - 1}"
+                        for dimension, number, chunk, size in zip(
+                            entry["dimension_names"], place, sizes, shape, strict=True
+                        )
+                    )
+                    raise RunError(
+                        f"the file {file} is missing, and with it {name} of {gone}: restore it from a copy, or start "
+                        "a new run"
+                    )
+
     def _axis(self, name: str) -> int:
         return list(self._described[name]["dimension_names"]).index(self.dimension)
 

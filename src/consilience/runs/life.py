@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,10 @@ def live(
         stop: set by whoever wants it to end early.
     """
     entries = {"engine": engine, "problem_name": stepper.problem.name, **(about or {})}
-    run = _opened(path, stepper, entries)
     stop = stop or threading.Event()
-    with _held(run, stepper.team), stepper.team.watched(companion.resume_command):
+    with contextlib.ExitStack() as held:
+        run = _opened(path, stepper, entries, held)
+        held.enter_context(stepper.team.watched(companion.resume_command))
         state, step, loop = None, run.plan.num_steps, None
         if not run.complete:
             state, step = restore(run, stepper)
@@ -78,23 +79,27 @@ def live(
     return run
 
 
-def _opened(path: Path, stepper: Stepper, about: Mapping[str, Any]) -> RunDirectory:
-    """The run's directory: as it was left, or a new one that all processes see."""
-    digest = stepper.data_digest()
-    if stepper.team.attempt(lambda: (path / "plan.toml").is_file()):
-        run = stepper.team.attempt(lambda: require_continuable(path))
-        _require_same(run, stepper, {**about, "data_digest": digest})
-        return run
-    _warn_or_refuse(stepper)
+def _opened(path: Path, stepper: Stepper, about: Mapping[str, Any], held: contextlib.ExitStack) -> RunDirectory:
+    """The run's directory, as it was left or a new one that all processes see; it is held for this team alone."""
+    team, digest = stepper.team, stepper.data_digest()
+    is_new = not team.attempt(lambda: (path / "plan.toml").is_file())
+    if is_new:
+        _warn_or_refuse(stepper)
 
-    def lay_out() -> None:
-        if stepper.team.is_first:
-            RunDirectory.create(
-                path, stepper.plan, stepper.parameters, stepper.storage, {**about, "data_digest": digest}
+    def hold() -> None:
+        if team.is_first:
+            entries = {**about, "data_digest": digest}
+            held.enter_context(
+                RunDirectory.created(path, stepper.plan, stepper.parameters, stepper.storage, entries)
+                if is_new
+                else RunDirectory(path).locked()
             )
 
-    stepper.team.attempt(lay_out)
-    _require_shared(path, stepper.team)
+    team.attempt(hold)
+    if not is_new:
+        run = team.attempt(lambda: require_continuable(path))
+        _require_same(run, stepper, {**about, "data_digest": digest})
+    _require_shared(path, team)
     return RunDirectory(path)
 
 
@@ -125,20 +130,6 @@ def _warn_or_refuse(stepper: Stepper) -> None:
     for finding in findings:
         if finding.level == "warning":
             warnings.warn(PlanWarning(str(finding), finding.topic), stacklevel=5)
-
-
-@contextlib.contextmanager
-def _held(run: RunDirectory, team: Team) -> Iterator[None]:
-    """Hold a run for writing by this team alone."""
-    with contextlib.ExitStack() as stack:
-
-        def lock() -> None:
-            if team.is_first:
-                stack.enter_context(run.locked())
-
-        team.attempt(lock)
-        _require_shared(run.path, team)
-        yield
 
 
 def _require_shared(path: Path, team: Team) -> None:

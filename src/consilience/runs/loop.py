@@ -24,8 +24,10 @@ from consilience.kernel.parameters import Parameters
 from consilience.runs.checkpoints import Checkpoints
 from consilience.runs.companion import Companion
 from consilience.runs.directory import RunDirectory
-from consilience.runs.files import disk_errors
+from consilience.runs.files import disk_errors, sync_since
 from consilience.runs.signals import stopped_by_signals
+
+_CLOCK_SECONDS = 2.0  # by which file systems' clocks may be behind
 
 
 class Progress(NamedTuple):
@@ -71,7 +73,7 @@ class Loop:
         self.draws, self.metrics = run.draw_group(), run.metric_group()
         self.checkpoints: Checkpoints | None = None
         self.timing = {"compile_seconds": 0.0, "sampling_seconds": 0.0, **run.status.get("timing", {})}
-        self.last_checkpoint = 0.0
+        self.last_checkpoint, self.synced = 0.0, 0.0
         self.pending: list[Future[None]] = []
         self.write_failed = False
         self.failure: ConsilienceError | None = None
@@ -93,6 +95,7 @@ class Loop:
                     self._interrupted(state, step)
                 with disk_errors(self.run.path, self.kept):
                     self.companion.before_checkpoint(step)
+                    self._sync()
         finally:
             if self.checkpoints is not None:
                 self.checkpoints.close()
@@ -216,10 +219,18 @@ class Loop:
         if self.checkpoints is None:
             self.checkpoints = Checkpoints(self.run.path / "checkpoints", self.stepper.form, self.team)
         self.companion.before_checkpoint(step)
+        self._sync()
         self.checkpoints.save(step, state, {"draws": self.draws.written, "times": self.metrics.length})
         self._note(step=step, timing=self._timing(step))
         self.companion.after_checkpoint(step)
         self.last_checkpoint = time.perf_counter()
+
+    def _sync(self) -> None:
+        """Have all draws on the disk, not only in memory: a checkpoint says that they are there."""
+        now = time.time()
+        for path in (self.draws.path, self.metrics.path):
+            sync_since(path, self.synced - _CLOCK_SECONDS)
+        self.synced = now
 
     def _interrupted(self, state: Any, step: int) -> None:
         with disk_errors(self.run.path):

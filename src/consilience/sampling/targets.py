@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ class Wishes:
         numbers: entries of the sampler, by name.
         auto: let `suggest` choose the sampler's numbers.
         entries: other entries of the plan.
+        allow: modules that a plan file may name as its problem.
     """
 
     num_agents: int | None = None
@@ -38,6 +39,7 @@ class Wishes:
     numbers: Mapping[str, float] = field(default_factory=dict)
     auto: bool = False
     entries: Mapping[str, Any] = field(default_factory=dict)
+    allow: Sequence[str] = ()
 
 
 class Resolved(NamedTuple):
@@ -98,6 +100,7 @@ def _require_known(wishes: Wishes) -> None:
 
 def _from_file(path: str, wishes: Wishes) -> Plan:
     plan = Plan.load(path)
+    experiments.require_allowed(plan.problem, wishes.allow, "add --allow {}")
     if wishes.num_agents or wishes.graph:
         plan = plan.replace(graph=_graph(wishes.graph or plan.graph.name, wishes.num_agents or plan.num_agents))
     return plan.replace(num_steps=wishes.num_steps) if wishes.num_steps else plan

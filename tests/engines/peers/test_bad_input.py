@@ -83,9 +83,9 @@ def shard_of_another_kind(num_agents, agent):
 )
 def test_a_missing_shard_is_told(tmp_path, function, message):
     plan = PLAN.replace(problem=f"tests.engines.peers.test_bad_input:{function}")
-    with pytest.raises(ProblemError, match=message):
-        own_problem(plan, 1)
     files = make_network(plan, tmp_path / "network", insecure=True)
+    with pytest.raises(ProblemError, match=message):
+        own_problem(plan, NodeSettings.load(files[1]))
     with pytest.raises(ProblemError, match=message):
         run_node(NodeSettings.load(files[1]))
     assert not NodeSettings.load(files[1]).run.exists()
@@ -191,6 +191,6 @@ def test_a_clock_far_behind_is_told_and_a_little_does_no_harm(tmp_path, monkeypa
     monkeypatch.setattr(certificates.datetime, "datetime", Clock)
     if told:
         with pytest.raises(NetworkError, match=r"is valid only from .* and it is .* here: set this machine's clock"):
-            certificates.require_usable(*files)
+            certificates.require_usable(*files, "agent-0")
     else:
-        certificates.require_usable(*files)
+        certificates.require_usable(*files, "agent-0")

@@ -61,6 +61,7 @@ def test_one_sided_rounds_are_made_good():
 
 def test_a_lost_answer_is_made_good_by_the_next_comparison():
     a, b, total = two_ends()
+    both_mix(a, b)
     both_mix(a, b, a_hears=False)
     a.edges.lose(1)
     assert not rejoin(a, b, answered=False)  # b believes that they agreed
@@ -71,6 +72,25 @@ def test_a_lost_answer_is_made_good_by_the_next_comparison():
     for _ in range(6):
         both_mix(a, b)
     np.testing.assert_allclose(a.position + b.position, total)
+
+
+def test_an_end_that_begins_anew_owes_nothing():
+    """Its whole run was lost: what had flowed over the edge for long must not move anybody at once."""
+    a, b, _ = two_ends()
+    for _ in range(200):
+        a.position = a.position + 1.0  # a and b pull in different ways, so much flows
+        both_mix(a, b)
+        b.position = b.position - 1.0
+    assert np.abs(a.edges.record().ledger[0]).max() > 10
+    b.edges = Edges(1, {0: 0.7}, [SHAPE], 2)
+    a.edges.lose(1)
+    b.edges.lose(0)
+    b.position = a.position - 0.1
+    before = a.position + b.position
+    assert rejoin(a, b)
+    for _ in range(8):
+        both_mix(a, b)
+    np.testing.assert_allclose(a.position + b.position, before)
 
 
 def test_a_killed_end_resumes_from_its_checkpoint():

@@ -32,7 +32,7 @@ def call_agent_0(settings, directory=None):
     tls = settings.tls
     if directory is not None:
         tls = tls.model_copy(update={"certificate": directory / "agent-1.pem", "key": directory / "agent-1.key"})
-    wanted = configuration(settings.model_copy(update={"listen": None, "tls": tls}))
+    wanted = configuration(settings.model_copy(update={"listen": None, "tls": tls}), 10**9)
     del wanted["access_control"]
     return zenoh.open(zenoh.Config.from_json5(json.dumps(wanted)))
 

@@ -16,15 +16,16 @@ from consilience.deployment.processes import network_status
 from consilience.engines.peers.settings import NodeSettings
 from tests.command import Command
 from tests.engines.peers.running import ended_at_last, sample_by_peers, wait_for_success
-from tests.engines.peers.test_network import plan_for, ring_of_five, ring_of_three
+from tests.engines.peers.test_network import plan_for, ring_of_three, sensors
 
 OPTIMISED = True  # as the processes are
 
 
-def wait_until_all_sample(network, seconds=120):
+def wait_for_round(network, number, seconds=120):
+    """Wait until all nodes are up and have made so many rounds."""
     deadline = time.monotonic() + seconds
-    while not all(one["here"] for one in network_status(network, 0.5)):
-        assert time.monotonic() < deadline, "the nodes did not come up"
+    while not all(one["here"] and one["round"] >= number for one in network_status(network, 0.5)):
+        assert time.monotonic() < deadline, f"the nodes did not come to round {number}"
 
 
 def test_real_processes_of_which_one_is_killed(tmp_path):
@@ -39,35 +40,48 @@ def test_real_processes_of_which_one_is_killed(tmp_path):
     assert sum(restarts) == 1
 
 
-@pytest.mark.slow(reason="20 kills of real processes, each of which takes seconds to come back")
+def barbell_of_six():
+    """Two triangles and a bridge, with weights of their own."""
+    edges = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (3, 5), (4, 5)]
+    return cs.graphs.from_edges(6, edges, weights=[1.0, 0.5, 1.0, 2.0, 0.7, 1.0, 1.3])
+
+
+def sensors_of_six():
+    return sensors((4, 9, 6, 5, 7, 3))
+
+
+@pytest.mark.slow(reason="40 kills of real processes, each of which takes seconds to come back")
 def test_killed_and_stopped_nodes_change_nothing(tmp_path):
-    """20 kills of one, several or all processes, then the draws of an undisturbed run, to the bit."""
-    plan = plan_for(cs.graphs.ring(5)).replace(num_steps=6000, store_every=5)
-    undisturbed, _ = sample_by_peers(plan, tmp_path / "quiet", ring_of_five())
+    """40 kills spread over the whole length of a run, then the draws of an undisturbed one, to the bit."""
+    plan = plan_for(barbell_of_six()).replace(
+        num_steps=9000, store_every=5, problem="tests.engines.peers.test_kills:sensors_of_six"
+    )
+    undisturbed, _ = sample_by_peers(plan, tmp_path / "quiet", sensors_of_six())
     found, restarts = killed_at_random(
-        plan, tmp_path / "network", waves=(1, 5, 4, 5, 5), pause=True, checkpoint_seconds=0.2
+        plan, tmp_path / "network", waves=(6, 5, 6, 6, 5, 6, 6), pause=True, checkpoint_seconds=0.2
     )
     for name, values in undisturbed.items():
         np.testing.assert_array_equal(found[name], values)
-    assert sum(restarts) == 20
+    assert sum(restarts) == 40
 
 
 def killed_at_random(plan, network, waves, pause=False, **options):
     """The draws of a network of processes of which so many are killed in each wave, and how often each was restarted.
 
-    A wave comes when all are up, a random moment later. With `pause`, one process is stopped for a while too.
+    Waves are spread over all rounds; a process is killed at a random moment after its wave has come. With `pause`,
+    one process is stopped for a while too.
     """
     files, rng = make_network(plan, network, **options), random.Random(5)
     nodes = [Command("node", path) for path in files]
     with ended_at_last(nodes):
-        for count in waves:
-            wait_until_all_sample(network)
-            threading.Event().wait(rng.uniform(0.0, 0.6))
+        for wave, count in enumerate(waves):
+            wait_for_round(network, (wave + rng.random()) * 0.9 * plan.num_steps / len(waves))
             for agent in rng.sample(range(len(nodes)), count):
+                threading.Event().wait(rng.uniform(0.0, 0.1))
                 nodes[agent].kill()
                 nodes[agent].wait(10)
                 nodes[agent] = Command("node", files[agent])
-        wait_until_all_sample(network)
+        wait_for_round(network, 0)
         if pause:
             os.kill(nodes[2].pid, signal.SIGSTOP)
             threading.Event().wait(1.5)

@@ -11,10 +11,11 @@ import pytest
 
 import consilience as cs
 from consilience.deployment.merging import merge
+from consilience.engines.peers.rejoining import BACK_SECONDS
 from consilience.samplers import SAMPLERS
 from consilience.theory import ExactLaw, GaussianNetwork
 from tests.engines.peers.test_network import ring_of_five
-from tests.engines.peers.virtual import KilledError, Laboratory
+from tests.engines.peers.virtual import ROUND_SECONDS, KilledError, Laboratory
 from tests.samplers.table import CONSTRUCTORS
 
 OPTIMISED = True
@@ -81,21 +82,6 @@ def present(node):
     return np.flatnonzero(node.members.present).tolist()
 
 
-@pytest.fixture
-def laboratory(tmp_path, monkeypatch):
-    made = []
-
-    def make(plan, **options):
-        made.append(
-            Laboratory(plan, tmp_path / "n", ring_of_five(), monkeypatch, **{"on_loss": "continue", **options})
-        )
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.clock.abandon()
-
-
 def test_every_sampler_that_can_do_without_an_edge_is_tried():
     able = {
         name for name, ways in CONSTRUCTORS.items()
@@ -109,7 +95,7 @@ def test_every_sampler_that_can_do_without_an_edge_is_tried():
 def test_an_agent_lost_for_good(name, laboratory, tmp_path):
     """Agent 2 is killed: the others finish, and sample what the data of the four says."""
     survivors, sampler = [0, 1, 3, 4], SETTLED[name]
-    lab = laboratory(plan_of(ROUNDS, sampler), patience=2.0)
+    lab = laboratory(on_loss="continue", plan=plan_of(ROUNDS, sampler), patience=2.0)
     lab.kill[2] = 70
     lab.start_all()
     assert isinstance(lab.until_ended(2), KilledError)
@@ -133,7 +119,7 @@ def test_an_agent_lost_for_good(name, laboratory, tmp_path):
 def test_lost_and_returned(name, laboratory):
     """Agent 2 dies without a checkpoint of its last rounds, and comes back when the others have continued."""
     sampler = SETTLED[name]
-    lab = laboratory(plan_of(ROUNDS, sampler), patience=1.0, checkpoint_seconds=0.3)
+    lab = laboratory(on_loss="continue", plan=plan_of(ROUNDS, sampler), patience=1.0, checkpoint_seconds=0.3)
     lab.kill[2] = 80
     lab.start_all()
     assert isinstance(lab.until_ended(2), KilledError)
@@ -153,30 +139,57 @@ def test_lost_and_returned(name, laboratory):
 
 
 @pytest.mark.slow(reason="several hundred chains for hundreds of rounds, at five nodes")
-def test_a_partition_and_its_healing(laboratory):
-    lab = laboratory(plan_of(ROUNDS), patience=1.0)
-    parts = ([0, 1], [2, 3, 4])
+def test_three_cuts_and_heals(laboratory):
+    """The ring falls into two parts, loses one agent, falls apart otherwise; each time it is whole again soon."""
+    patience = 1.0
+    lab = laboratory(plan_of(1200), on_loss="continue", patience=patience)
+    cuts = {
+        (0, 1): {frozenset((1, 2)), frozenset((4, 0))},
+        (3,): {frozenset((2, 3)), frozenset((3, 4))},
+        (4, 0, 1): {frozenset((3, 4)), frozenset((1, 2))},
+    }
     lab.start_all()
-    lab.until(lambda: len(lab.nodes) == 5 and min(lab.rounds(*ALL)) > 65, "round 65")
-    lab.cut |= {frozenset((1, 2)), frozenset((4, 0))}
-    lab.until(lambda: all(present(lab.nodes[agent]) == part for part in parts for agent in part), "two parts")
-    lab.cut.clear()
-    lab.until(lambda: all(present(node) == [*ALL] for node in lab.nodes.values()), "one network")
-    lab.until(lambda: not any(node.rounds.edges.lost() for node in lab.nodes.values()), "all edges")
+    lab.until(lambda: len(lab.nodes) == 5, "all nodes")
+    longest = max(cut_and_healed(lab, part, lines) for part, lines in cuts.items())
     runs = lab.runs(ALL)
     assert drift_of_ledgers(lab.nodes) < 1e-4
     assert scores(last_average(runs), stationary_law(SETTLED["dula"], ALL, RING)).max() < _LIMIT
-    for part in parts:
-        for agent in part:
-            share = np.array(runs[agent].summary["participation"])
-            assert (share[part] == 1).all()
-            assert (share[[other for other in ALL if other not in part]] < 1).all()
+    whole_again = longest + patience / ROUND_SECONDS + 2 * len(ALL)
+    for agent, run in enumerate(runs):
+        counted = run.draws["participation"].to_numpy()
+        assert alone_for(counted, agent) * run.plan.store_every < whole_again
+        assert counted.all(1).mean() > 0.5
+
+
+def cut_and_healed(lab, part, lines):
+    """Cut some lines for a while; in how many rounds all agents count again after they have healed."""
+    parts = sorted(part), [agent for agent in ALL if agent not in part]
+    first = max(lab.rounds(*ALL)) + 40
+    lab.until(lambda: min(lab.rounds(*ALL)) > first, f"round {first}")
+    lab.cut.update(lines)
+    lab.until(lambda: all(present(lab.nodes[agent]) == one for one in parts for agent in one), "two parts")
+    began, there = lab.clock.now(), max(lab.rounds(*ALL))
+    lab.cut.clear()
+    edges = [node.rounds.edges for node in lab.nodes.values()]
+    lab.until(lambda: not any(one.lost() or one._again for one in edges), "all edges")
+    assert lab.clock.now() - began < 2 * BACK_SECONDS
+    lab.until(lambda: all(present(node) == [*ALL] for node in lab.nodes.values()), "one network")
+    return max(lab.rounds(*ALL)) - there
+
+
+def alone_for(counted, agent):
+    """The longest stretch of draws in which no other agent's data counted."""
+    longest = length = 0
+    for row in counted:
+        length = length + 1 if row.sum() == 1 and row[agent] else 0
+        longest = max(longest, length)
+    return longest
 
 
 @pytest.mark.slow(reason="several hundred chains at five nodes")
 def test_a_neighbour_that_keeps_sending_nonsense_counts_as_lost(laboratory):
     """Agent 2's messages are damaged on their way at some round: its neighbours continue without it."""
-    lab = laboratory(plan_of(300), patience=30.0)
+    lab = laboratory(on_loss="continue", plan=plan_of(300), patience=30.0)
     lab.start_all()
     lab.until(lambda: len(lab.nodes) == 5 and min(lab.rounds(*ALL)) > 65, "round 65")
     lab.damage.add(2)

@@ -21,7 +21,7 @@ PLAN = cs.Plan(problem="gmm", graph=cs.graphs.ring(3), sampler=cs.dula(step_size
 def node(tmp_path):
     """A node that is not connected to anybody."""
     files = make_network(PLAN, tmp_path / "network", insecure=True)
-    return Node(own_problem(PLAN, 1), PLAN, NodeSettings.load(files[1]))
+    return Node(own_problem(PLAN, NodeSettings.load(files[1])), PLAN, NodeSettings.load(files[1]))
 
 
 def free_place():

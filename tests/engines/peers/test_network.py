@@ -153,7 +153,7 @@ def test_a_node_needs_only_its_own_shard(tmp_path):
 class Listener:
     """The open end of one agent in a test, which says what the test wants."""
 
-    def __init__(self, path, **changes):
+    def __init__(self, path, longest=10**6, **changes):
         self.heard, self.here = [], set()
         settings = NodeSettings.load(path).model_copy(update=changes)
         self.transport = ZenohTransport(
@@ -162,6 +162,8 @@ class Listener:
                 lambda sender, content: self.heard.append((sender, content)),
                 lambda what, content: b"yes",
                 lambda number, here: self.here.add(number) if here else self.here.discard(number),
+                lambda number, content: self.heard.append((number, content)),
+                longest,
             ),
         )
 

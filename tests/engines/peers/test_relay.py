@@ -43,6 +43,8 @@ class Member:
                 lambda sender, content: self.heard.append((sender, content)),
                 lambda what, content: b'{"said": "here"}',
                 lambda number, here: self.here.add(number) if here else self.here.discard(number),
+                lambda number, content: self.heard.append((number, content)),
+                10**6,
             ),
         )
 
@@ -139,7 +141,7 @@ def test_nodes_do_not_listen(tmp_path, place):
     files = make_network(RING, tmp_path / "network", relay=place)
     settings = NodeSettings.load(files[1])
     settings.require_fitting(RING)
-    found = node_configuration(settings)
+    found = node_configuration(settings, 10**6)
     assert found["mode"] == "client"
     assert found["listen"]["endpoints"] == []
     assert found["connect"]["endpoints"] == [f"tls/{place}"]

@@ -72,12 +72,12 @@ def test_a_missing_or_unreadable_or_damaged_file(network, tmp_path):
         run_node(settings)
     settings.tls.key.mkdir()  # whoever runs the tests, nobody can read this
     with pytest.raises(NetworkError, match=r"agent-0\.key cannot be read .*: let the node's user read it"):
-        certificates.require_usable(*files)
+        certificates.require_usable(*files, "agent-0")
     settings.tls.key.rmdir()
     (tmp_path / "elsewhere").rename(settings.tls.key)
     settings.tls.certificate.write_text("nonsense")
     with pytest.raises(NetworkError, match="is not a certificate"):
-        certificates.require_usable(*files)
+        certificates.require_usable(*files, "agent-0")
     with pytest.raises(NetworkError, match="there is no file"):
         NodeSettings.load(tmp_path / "none.toml")
 
@@ -88,10 +88,10 @@ def test_expired_certificates_are_told(tmp_path, days, message):
     certificates.issue(authority, tmp_path, "agent-0", [], valid_days=days)
     files = [tmp_path / name for name in ("agent-0.pem", "agent-0.key", "authority.pem")]
     if message is None:
-        certificates.require_usable(*files)
+        certificates.require_usable(*files, "agent-0")
     else:
         with pytest.raises(NetworkError, match=message):
-            certificates.require_usable(*files)
+            certificates.require_usable(*files, "agent-0")
 
 
 def test_a_port_in_use_is_told(network):
@@ -101,7 +101,7 @@ def test_a_port_in_use_is_told(network):
         taken.bind((host, int(port)))
         taken.listen()
         with pytest.raises(NetworkError, match=r"can listen on .* is another node running there"):
-            ZenohTransport(settings, Handlers(lambda *_: None, lambda *_: None, lambda *_: None))
+            ZenohTransport(settings, Handlers(*[lambda *_: None] * 4, 10**6))
 
 
 def test_without_tls_only_on_loopback(tmp_path):
@@ -110,7 +110,7 @@ def test_without_tls_only_on_loopback(tmp_path):
 
 
 def test_no_scouting_and_nothing_but_tls(network):
-    found = configuration(NodeSettings.load(network[2]))
+    found = configuration(NodeSettings.load(network[2]), 10**6)
     assert all(place.startswith("tls/") for place in found["listen"]["endpoints"] + found["connect"]["endpoints"])
     assert not found["scouting"]["multicast"]["enabled"]
     assert not found["scouting"]["gossip"]["enabled"]

@@ -135,12 +135,14 @@ class Laboratory:
         cut: pairs of agents that hear nothing of each other.
         kill: by agent, the round before whose message it dies.
         damage: agents whose messages arrive as nonsense.
+        lie: by agent, a function of a round and a message's arrays that says what arrives instead.
     """
 
     def __init__(self, plan, directory, problem, monkeypatch, **options):
         self.files = make_network(plan, directory, insecure=True, **options)
         self.problem, self.clock, self.network = problem, VirtualClock(), MemoryNetwork()
         self.cut, self.kill, self.damage, self.nodes, self._turns = self.network.cut, {}, set(), {}, {}
+        self.lie = {}
         laboratory = self
 
         class Watched(Node):
@@ -201,7 +203,15 @@ class Line:
         laboratory.clock.sleep(threading.Event(), ROUND_SECONDS)
         if laboratory.nodes[self._agent].rounds.round >= laboratory.kill.get(self._agent, 10**9):
             raise KilledError
+        if self._agent in laboratory.lie:
+            codec = laboratory.nodes[self._agent].wire.codec
+            said = codec.decode(content, self._agent)
+            if said.round < codec.num_rounds:
+                content = codec.encode(said._replace(values=laboratory.lie[self._agent](said.round, said.values)))
         self._transport.publish(b"nonsense" if self._agent in laboratory.damage else content)
+
+    def notify(self, content):
+        self._transport.notify(content)
 
     def ask(self, neighbour, what, seconds, content=None):
         answer = self._transport.ask(neighbour, what, seconds, content)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
 from consilience.errors import NetworkError
 
+log = logging.getLogger("consilience.peers")
 _VALID_DAYS = 825
 _BACKDATED = datetime.timedelta(days=1)  # a machine whose clock is somewhat behind accepts them too
 
@@ -35,8 +37,15 @@ def issue(
     _write(directory / f"{name}.key", _private(key), secret=True)
 
 
-def require_usable(certificate: Path, key: Path, authority: Path) -> None:
-    """Check before a connection fails for it: the files are there and readable, and the certificate is valid now."""
+def require_usable(certificate: Path, key: Path, authority: Path, name: str) -> None:
+    """Check before a connection fails for it: the files are there, readable, valid now, and belong together.
+
+    Args:
+        certificate: of the member.
+        key: its private key, which nobody else should be able to read.
+        authority: the certificate of the network's authority.
+        name: whose it must be: `agent-3`.
+    """
     from cryptography import x509
 
     for path in (certificate, key, authority):
@@ -57,7 +66,8 @@ def require_usable(certificate: Path, key: Path, authority: Path) -> None:
         if now > found.not_valid_after_utc:
             raise NetworkError(
                 f"{path} expired at {found.not_valid_after_utc:%Y-%m-%d %H:%M} UTC (it is {now:%Y-%m-%d %H:%M} "
-                "here): make new ones with `consilience network init`, or set this machine's clock"
+                "here): make new ones with `consilience network renew NETWORK` where the network was made and carry "
+                "them over, or set this machine's clock"
             )
         if now < found.not_valid_before_utc:
             raise NetworkError(
@@ -65,15 +75,82 @@ def require_usable(certificate: Path, key: Path, authority: Path) -> None:
                 f"{now:%Y-%m-%d %H:%M} here: set this machine's clock"
             )
 
+    _require_own(certificate, key, authority, name)
 
-def _signed(name: str, authority: tuple[Any, Any] | None, hosts: list[str], valid_days: float) -> tuple[Any, Any]:
+
+def _require_own(certificate: Path, key: Path, authority: Path, name: str) -> None:
+    """Check that a certificate carries the member's name, that the key is its, and that the authority signed it."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    own, issuer = (x509.load_pem_x509_certificate(path.read_bytes()) for path in (certificate, authority))
+    named = [str(one.value) for one in own.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+    if named != [name]:
+        raise NetworkError(
+            f"{certificate} is the certificate of {', '.join(named) or 'nobody'}, not of {name}: carry over the one "
+            "that belongs here"
+        )
+    try:
+        own.verify_directly_issued_by(issuer)
+    except (InvalidSignature, ValueError, TypeError):
+        raise NetworkError(
+            f"{certificate} was not signed by {authority}: both must come from the same `network init`"
+        ) from None
+    try:
+        private: Any = load_pem_private_key(key.read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise NetworkError(f"{key} is not a private key: carry it over again") from None
+    if private.public_key() != own.public_key():
+        raise NetworkError(f"{key} does not belong to {certificate}: carry both over again")
+    if key.stat().st_mode & 0o077:
+        log.warning("%s can be read by others on this machine: `chmod 600 %s` keeps it to its owner", key, key)
+
+
+def renew(directory: Path) -> list[str]:
+    """New certificates for all members of a network, for the same names and hosts; returns the names.
+
+    Keys stay as they are, so only the certificates have to be carried over.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key((directory / "authority.key").read_bytes(), None)
+        issuer = x509.load_pem_x509_certificate((directory / "authority.pem").read_bytes())
+    except FileNotFoundError as error:
+        raise NetworkError(
+            f"{error.filename} is missing: renew certificates where `network init` ran, with the authority's key"
+        ) from None
+    authority = _signed("", None, [], _VALID_DAYS, like=issuer, key=key)[0], key
+    _write(directory / "authority.pem", _pem(authority[0]))
+    renewed = []
+    for path in sorted(directory.glob("*.key")):
+        if path.stem != "authority":
+            old = x509.load_pem_x509_certificate(path.with_suffix(".pem").read_bytes())
+            own = load_pem_private_key(path.read_bytes(), None)
+            made, _ = _signed("", authority, [], _VALID_DAYS, like=old, key=own)
+            _write(path.with_suffix(".pem"), _pem(made))
+            renewed.append(path.stem)
+    return renewed
+
+
+def _signed(
+    name: str,
+    authority: tuple[Any, Any] | None,
+    hosts: list[str],
+    valid_days: float,
+    like: Any | None = None,
+    key: Any | None = None,
+) -> tuple[Any, Any]:
+    """A certificate and its key: a new pair for a name and hosts, or one `like` another with its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    subject = like.subject if like else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -90,8 +167,10 @@ def _signed(name: str, authority: tuple[Any, Any] | None, hosts: list[str], vali
     if authority is not None:
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        names = [_general_name(host) for host in dict.fromkeys(["localhost", *hosts])]
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        names = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys(["localhost", *hosts])])
+        if like:
+            names = like.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        builder = builder.add_extension(names, critical=False)
     return builder.sign(authority[1] if authority else key, hashes.SHA256()), key
 
 

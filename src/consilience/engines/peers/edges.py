@@ -167,9 +167,16 @@ class Edges:
             self._jump = max(self._jump, their_round)
 
     def _compare(self, number: int, theirs: Arrays) -> None:
-        """Owe half of what the two ledgers do not agree on; the other half is the neighbour's to add."""
-        both = zip(self._ledger[number], theirs, strict=True)
-        self._owed[number] = tuple((mine + their) / 2 for mine, their in both)
+        """Owe half of what the two ledgers do not agree on; the other half is the neighbour's to add.
+
+        A ledger of zeros is that of an agent that begins anew: both begin one, as nothing of what had flowed to it is
+        there any more.
+        """
+        mine = self._ledger[number]
+        if not (any(one.any() for one in mine) and any(one.any() for one in theirs)):
+            self._ledger[number] = tuple(np.zeros_like(one) for one in mine)
+            return
+        self._owed[number] = tuple((own + their) / 2 for own, their in zip(mine, theirs, strict=True))
 
     def must_jump(self, round_: int) -> bool:
         """Whether a neighbour is so far ahead that this node takes up its round."""

@@ -21,7 +21,7 @@ Arrays = tuple[np.ndarray, ...]
 
 AHEAD = 64
 """How many rounds ahead messages are kept, and sent at once to a neighbour that asks."""
-_MOST_BYTES = 128_000
+MOST_BYTES = 128_000
 """How much is sent at once to a neighbour that asks, beyond a first message: slow lines must bring it in time."""
 
 
@@ -113,7 +113,7 @@ class Outbox:
         """The kept messages from a round on, as many as may be sent at once."""
         with self._lock:
             kept = [(number, self._kept[number]) for number in range(round_, round_ + AHEAD) if number in self._kept]
-        return kept[: max(1, _MOST_BYTES // sum(one.nbytes for one in kept[0][1]))] if kept else []
+        return kept[: max(1, MOST_BYTES // sum(one.nbytes for one in kept[0][1]))] if kept else []
 
     def forget_before(self, round_: int) -> None:
         """Drop the messages before a round, which nobody can ask for any more."""

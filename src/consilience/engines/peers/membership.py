@@ -26,6 +26,8 @@ class Membership:
         self.here: set[int] = set()
         self.done: set[int] = set()
         self.present = np.ones(num_agents, bool)
+        self.implausible: Counter[int] = Counter()
+        """In how many rounds each neighbour's message was farther away than is plausible."""
         self._bad: Counter[int] = Counter()
 
     def change(self, number: int, here: bool) -> None:
@@ -52,6 +54,17 @@ class Membership:
                 "started again", number, _MOST_BAD,
             )  # fmt: skip
         return self._bad[number] == 1
+
+    def doubt(self, number: int, round_: int, times: float) -> None:
+        """Count a message that is so many times farther away than it ever was when all was well, and say so."""
+        self.implausible[number] += 1
+        if self.implausible[number] in (1, 10, 100) or self.implausible[number] % 1000 == 0:
+            log.error(
+                "agent %d: what agent %d says in round %d is implausible, %.3g times as far away as it was at most "
+                "in the first rounds after burn-in (%d such rounds so far). Ask its operator: other data, another "
+                "program, or a lie", self._agent, number, round_, times, self.implausible[number],
+                extra={"round": round_},
+            )  # fmt: skip
 
     def count_present(self, present: np.ndarray, round_: int) -> None:
         """Take over whose data counts from a round on, and say it where it has changed."""

@@ -12,18 +12,25 @@ from consilience.engines.peers.transport import Connect, Handlers
 
 
 class MemoryNetwork:
-    """Lines between agents; `cut` holds the pairs that hear nothing of each other."""
+    """Lines between agents.
+
+    Attributes:
+        cut: pairs that hear nothing of each other.
+        deaf: pairs (speaker, listener) whose connection is dead in that direction, until one of them connects anew.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._here: dict[int, tuple[Handlers, frozenset[int]]] = {}
         self.cut: set[frozenset[int]] = set()
+        self.deaf: set[tuple[int, int]] = set()
 
     def connect(self, agent: int, neighbours: Collection[int]) -> Connect:
         """How one agent joins."""
 
         def join(handlers: Handlers) -> MemoryTransport:
             with self._lock:
+                self.deaf -= {pair for pair in self.deaf if agent in pair}
                 self._here[agent] = handlers, frozenset(neighbours)
                 for number in self._joined(agent):
                     handlers.change(number, True)
@@ -36,7 +43,11 @@ class MemoryNetwork:
         """The neighbours that hear an agent, and what they do with it."""
         with self._lock:
             near = self._joined(agent) if agent in self._here else []
-            return [(number, self._here[number][0]) for number in near if frozenset((agent, number)) not in self.cut]
+            return [(number, self._here[number][0]) for number in near if self.hears(number, agent)]
+
+    def hears(self, listener: int, speaker: int) -> bool:
+        """Whether what one agent says reaches another."""
+        return frozenset((speaker, listener)) not in self.cut and (speaker, listener) not in self.deaf
 
     def leave(self, agent: int) -> None:
         """Take an agent away; its neighbours see it go."""
@@ -61,11 +72,17 @@ class MemoryTransport:
         for _, handlers in self._network.reached(self._agent):
             handlers.receive(self._agent, content)
 
+    def notify(self, content: bytes) -> None:
+        """Hand a last word to all neighbours that hear this agent."""
+        for _, handlers in self._network.reached(self._agent):
+            handlers.notice(self._agent, content)
+
     def ask(self, neighbour: int, what: str, seconds: float, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers; nothing if it does not hear the question."""
         for number, handlers in self._network.reached(self._agent):
             if number == neighbour:
-                return handlers.answer(what, content or b"")
+                answer = handlers.answer(what, content or b"")
+                return answer if self._network.hears(self._agent, neighbour) else None
         return None
 
     def close(self) -> None:

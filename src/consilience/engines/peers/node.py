@@ -22,6 +22,8 @@ from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.membership import Membership, names
 from consilience.engines.peers.messages import Codec
+from consilience.engines.peers.notices import Notice
+from consilience.engines.peers.pace import Pace
 from consilience.engines.peers.rejoining import Rejoining
 from consilience.engines.peers.rounds import NodeState, Rounds
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
@@ -34,6 +36,7 @@ from consilience.problems import Problem
 
 log = logging.getLogger("consilience.peers")
 _LONGEST_SEGMENT = 4096
+_TELL_SECONDS = 0.3
 DISTANCE = "distance_to_neighbours"
 
 
@@ -62,26 +65,29 @@ class Node:
                 f'the sampler {plan.sampler.kind} cannot do without an edge: set on_loss = "wait" in the node\'s file'
             )
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
-        self.rounds = Rounds(self.step, plan, continues, self.time)
+        self.rounds = Rounds(self.step, plan, continues, settings.on_implausible == "clip", self.time)
         self.members = Membership(settings.agent, weights, plan.num_agents)
+        common = {"on_loss": settings.on_loss, "on_implausible": settings.on_implausible}
         codec = Codec(
-            f"{plan.digest()} {settings.on_loss}", tuple(self.step.message_shapes), plan.num_steps,
+            " ".join([plan.digest(), *common.values()]), tuple(self.step.message_shapes), plan.num_steps,
             plan.num_agents if continues else 0,
         )  # fmt: skip
-        entries = {**plan.model_dump(mode="json"), "on_loss": settings.on_loss}
+        entries = {**plan.model_dump(mode="json"), **common}
         self.wire = Wire(settings.agent, codec, self.rounds, self.members, entries, self.time)
-        self.wire.status = self.status
+        self.wire.status, self.wire.stopped_by = self.status, self.stop_for
         self.rejoining = Rejoining(self.rounds, self.members, self.wire, self.time)
         self.storage = Storage(
             np.array([settings.agent]), slice(0, 1), 1, (DISTANCE,), plan.num_steps, presence=continues
         )
         self.form: StateForm = PlainForm(self.initial_state())
-        self.phases, self.distance = Stopwatch(), float("nan")
+        self.phases, self.distance, self.pace = Stopwatch(), float("nan"), Pace(self.time)
+        self.notice: Notice | None = None
+        """Why the network cannot continue, if somebody said so."""
         self.stop, self._left = threading.Event(), threading.Event()
 
     def connect(self, connect: Connect, first_round: int, state: NodeState | None) -> None:
         """Join the network, to continue with a round."""
-        self.rounds.start_at(first_round, state.edges if state is not None else None)
+        self.rounds.start_at(first_round, state)
         self.wire.open(connect)
         if self.rounds.continues:
             self.time.beside(lambda: self.rejoining.ask_until(self._left))
@@ -89,6 +95,33 @@ class Node:
     def close(self) -> None:
         """Leave the network."""
         self._left.set()
+        self.wire.close()
+
+    def stop_for(self, notice: Notice) -> None:
+        """Stop, since the network cannot continue; the first reason counts."""
+        if self.notice is None:
+            self.notice = notice
+            log.error("agent %d stops: %s", self.settings.agent, self.told)
+        self.stop.set()
+
+    @property
+    def told(self) -> str:
+        """Why the network cannot continue."""
+        if self.notice is None:
+            return ""
+        whose = "" if self.notice.agent == self.settings.agent else f"agent {self.notice.agent} cannot continue: "
+        return f"{whose}{self.notice.reason}"
+
+    def spread(self, connect: Connect, seconds: float) -> None:
+        """Tell the neighbours why the network cannot continue, until each has said it too or so long has passed."""
+        assert self.notice is not None
+        self.wire.open(connect)
+        deadline = self.time.now() + seconds
+        while self.time.now() < deadline:
+            self.wire.tell(self.notice)
+            self.time.sleep(threading.Event(), _TELL_SECONDS)
+            if self.wire.told_by.issuperset(self.rounds.neighbours):
+                break
         self.wire.close()
 
     # --- a stepper ---------------------------------------------------------------------------------------------
@@ -116,6 +149,7 @@ class Node:
         last, apart, sampler = first, None, state.sampler
         for k in range(first, min(first + num_steps, plan.num_steps)):
             self.phases.begin()
+            self.pace.begin()
             made = self._round(k, sampler)
             if made is None:
                 break
@@ -125,6 +159,10 @@ class Node:
                 draws.append(self.step.position(sampler))
                 present.append(self.members.present)
             self.phases.end("mix")
+            if self.rounds.continues:
+                self.pace.end(not self.rounds.edges.lost(), self.stop)
+            if self.notice is not None:
+                break
         distance = np.zeros((0, plan.num_chains)) if apart is None else _squared(apart)[None]
         if apart is not None:
             self.distance = float(distance.mean())
@@ -157,7 +195,19 @@ class Node:
         after, others = self.rounds.mixed(k, sampler, prepared, message)
         if self.rounds.continues:
             self.members.count_present(self.rounds.edges.present(k), k)
+        self._doubt(k)
         return after, [other - own for other, own in zip(others, message, strict=True)]
+
+    def _doubt(self, k: int) -> None:
+        """Say whose message was implausible in a round, and stop if nodes do that."""
+        for number, times in self.rounds.doubted:
+            self.members.doubt(number, k, times)
+            if self.settings.on_implausible == "stop":
+                self.stop_for(Notice(self.settings.agent, (
+                    f"what agent {number} says in round {k:,} is {times:.3g} times as far away as it was at most in "
+                    "the first rounds after burn-in: ask its operator what has changed"
+                )))  # fmt: skip
+        self.rounds.doubted.clear()
 
     def _prepare(self, sampler: Any, k: int) -> Prepared:
         prepared = self.step.prepare(sampler, np.int32(k))
@@ -186,6 +236,11 @@ class Node:
                 answered = self.wire.ask_for_messages(number, k)
                 if answered:  # it is there: it computes, or waits for others itself
                     last_sign[number] = self.time.now()
+                else:
+                    self.wire.revive(number)
+                if number in self.wire.gone and not rounds.continues:
+                    self.stop_for(Notice(self.settings.agent, self._cannot_recover(number)))
+                    return False
                 if rounds.continues and self._is_lost(number, k, answered, last_sign[number]):
                     rounds.edges.lose(number)
                     log.warning("agent %d continues without agent %d from round %d", self.settings.agent, number, k)
@@ -200,9 +255,18 @@ class Node:
         """Whether a neighbour is silent, has continued by itself, or sends what cannot be used."""
         if not self.rounds.inbox.wait(k, 0.0, [number]):
             return False
-        ahead = answered and self.rounds.inbox.latest[number] > k
+        ahead = answered and (self.rounds.inbox.latest[number] > k or number in self.wire.gone)
+        self.wire.gone.pop(number, None)
         silent = k > 0 and self.time.now() - last_sign > self.settings.patience  # the first round waits for all
         return ahead or silent or not self.members.is_believed(number)
+
+    def _cannot_recover(self, number: int) -> str:
+        own, k = self.settings.agent, self.wire.gone[number]
+        return (
+            f"agent {own} needs what agent {number} said in round {k:,}, and agent {number} no longer has it. The "
+            f"run directory of agent {own} or of agent {number} was lost or damaged: restore it from a copy and "
+            "start the nodes again; without a copy, move the run directories of all agents away and start anew"
+        )
 
     def finish(self) -> None:
         """Tell the neighbours that all rounds are made."""
@@ -245,6 +309,7 @@ class Node:
             "kept_messages": len(rounds.outbox),
             "neighbours": {str(number): number in self.members.here for number in rounds.neighbours},
             "lost": [number for number in rounds.neighbours if not rounds.edges.is_up(number)],
+            "implausible": {str(number): count for number, count in self.members.implausible.items()},
             "present": np.flatnonzero(self.members.present).tolist(),
             "messages": {name: counts[name] for name in ("sent", "received", "rejected")},
             DISTANCE: None if np.isnan(self.distance) else self.distance,

@@ -13,13 +13,16 @@ from consilience.engines.peers.wire import Wire
 
 log = logging.getLogger("consilience.peers")
 _ASK_AGAIN_SECONDS = 0.25
-_RECENT_SECONDS = 5.0
+_SILENT_SECONDS = 2.0  # between questions to a neighbour that says nothing
+_FIRST_MARGIN_SECONDS = 1.0
 _LONGEST_MARGIN_SECONDS = 8.0
 _LEAST_MARGIN = 4
+BACK_SECONDS = 5.0
+"""Within this time after both hear each other again, an edge is in use, if their answers take less than a second."""
 
 
 class Rejoining:
-    """Asks neighbours that are heard again for their lost edges, and grants theirs."""
+    """Asks neighbours that are here for their lost edges, and grants theirs."""
 
     def __init__(self, rounds: Rounds, members: Membership, wire: Wire, clock: Clock) -> None:
         self._rounds, self._members, self._wire, self._clock = rounds, members, wire, clock
@@ -27,17 +30,32 @@ class Rejoining:
         wire.answers["edge"] = self.grant
 
     def ask_until(self, left: threading.Event) -> None:
-        """Ask for lost edges again and again, until the node leaves the network."""
-        seconds = dict.fromkeys(self._rounds.neighbours, 1.0)
-        round_, then = self._rounds.round, self._clock.now()
+        """Ask for lost edges again and again, until the node leaves the network.
+
+        An edge is used again from a round that lies some seconds ahead, by the pace of rounds that were made; rounds
+        that were leapt over are none.
+        """
+        margin = dict.fromkeys(self._rounds.neighbours, _FIRST_MARGIN_SECONDS)
+        asked = dict.fromkeys(self._rounds.neighbours, -_SILENT_SECONDS)
+        made, then = self._rounds.made, self._clock.now()
         while not self._clock.sleep(left, _ASK_AGAIN_SECONDS):
             now = self._clock.now()
-            rate, round_, then = (self._rounds.round - round_) / (now - then), self._rounds.round, now
-            for number in self._rounds.edges.lost():
-                recent = now - self._rounds.inbox.heard_at[number] < _RECENT_SECONDS
-                if recent and self._members.is_believed(number) and self._rounds.round < self._num_rounds:
-                    won = self.ask(number, _LEAST_MARGIN + int(rate * seconds[number]))
-                    seconds[number] = 1.0 if won else min(2 * seconds[number], _LONGEST_MARGIN_SECONDS)
+            pace, made, then = (self._rounds.made - made) / (now - then), self._rounds.made, now
+            for number in filter(self._may_return, self._rounds.edges.lost()):
+                if self._rounds.inbox.heard_at[number] <= asked[number]:  # silent since
+                    margin[number] = _FIRST_MARGIN_SECONDS
+                    if now - asked[number] < _SILENT_SECONDS:
+                        continue
+                asked[number] = now
+                won = self.ask(number, _LEAST_MARGIN + int(pace * margin[number]))
+                longer = min(2 * margin[number], _LONGEST_MARGIN_SECONDS)
+                margin[number] = _FIRST_MARGIN_SECONDS if won else longer
+                if not won:
+                    self._wire.revive(number)
+
+    def _may_return(self, number: int) -> bool:
+        here, believed = number in self._members.here, self._members.is_believed(number)
+        return here and believed and self._rounds.round < self._num_rounds
 
     def ask(self, number: int, margin: int) -> bool:
         """Ask a neighbour to use an edge again, from a round on that both will reach only after its answer."""

@@ -22,9 +22,10 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import tomli_w
+from pydantic import Field
 
 from consilience.engines.peers.certificates import require_usable
 from consilience.engines.peers.settings import TLS, neighbours_of, read_settings, require_protected
@@ -33,13 +34,16 @@ from consilience.engines.peers.zenoh_transport import (
     LOGGED,
     NO_SCOUTING,
     OPERATOR,
+    RELAY,
     ROOT,
     SPOKEN,
     access_control,
+    allow_many_files,
+    listening,
     open_keys,
     require_free_port,
     rule,
-    tls_entries,
+    transport_entries,
 )
 from consilience.errors import InputError, NetworkError
 from consilience.plans import Plan
@@ -55,6 +59,7 @@ class RelaySettings(Record):
         listen: `host:port` on which all nodes reach it.
         plan: the plan's file.
         tls: certificates; `None` only on loopback.
+        longest_message: bytes of the longest message that it takes in; it knows the plan, not the model.
     """
 
     mistake: ClassVar[type[InputError]] = NetworkError
@@ -62,6 +67,7 @@ class RelaySettings(Record):
     listen: str
     plan: Path
     tls: TLS | None = None
+    longest_message: Annotated[int, Field(ge=1_000_000)] = 100_000_000
 
     @classmethod
     def load(cls, path: str | Path) -> RelaySettings:
@@ -82,8 +88,9 @@ def relaying(settings: RelaySettings) -> Iterator[None]:
     plan = Plan.load(settings.plan)
     require_protected([settings.listen], settings.tls)
     if settings.tls is not None:
-        require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority)
+        require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority, RELAY)
     require_free_port(settings.listen)
+    allow_many_files()
     zenoh.init_log_from_env_or(LOGGED)
     try:
         session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, plan))))
@@ -96,14 +103,13 @@ def relaying(settings: RelaySettings) -> Iterator[None]:
 
 def configuration(settings: RelaySettings, plan: Plan) -> dict[str, Any]:
     """Zenoh's configuration of a relay."""
-    scheme = "tcp" if settings.tls is None else "tls"
     found: dict[str, Any] = {
         "mode": "router",
-        "listen": {"endpoints": [f"{scheme}/{settings.listen}"]},
+        "listen": {"endpoints": [listening(settings.listen, settings.tls)]},
         "scouting": NO_SCOUTING,
     }
+    found["transport"] = transport_entries(settings.tls, settings.longest_message, plan.num_agents)
     if settings.tls is not None:
-        found["transport"] = {"link": {"tls": tls_entries(settings.tls)}}
         found["access_control"] = _access_control(plan)
     return found
 

@@ -13,6 +13,8 @@ from consilience.engines.peers.agent_step import AgentStep, Arrays, Prepared
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.edges import EdgeRecord, Edges
 from consilience.engines.peers.mailbox import Inbox, Outbox
+from consilience.engines.peers.messages import Message
+from consilience.engines.peers.plausibility import Plausibility, clipped
 from consilience.plans import Plan
 
 
@@ -23,6 +25,8 @@ class NodeState(NamedTuple):
     """The sampler's state of this agent in every chain."""
     edges: EdgeRecord | None
     """Of a node that continues without lost neighbours."""
+    widest: np.ndarray
+    """`(neighbours,)` how far apart the messages of each edge were at most when all was well."""
 
 
 class Rounds:
@@ -32,16 +36,21 @@ class Rounds:
         step: what it computes.
         plan: the whole network's plan.
         continues: whether it continues without lost neighbours.
+        clips: whether it cuts implausible messages to what is plausible.
         clock: of the node, for when neighbours were heard.
     """
 
-    def __init__(self, step: AgentStep, plan: Plan, continues: bool, clock: Clock) -> None:
-        self.step, self.plan, self.continues, self._clock = step, plan, continues, clock
+    def __init__(self, step: AgentStep, plan: Plan, continues: bool, clips: bool, clock: Clock) -> None:
+        self.step, self.plan, self.continues, self.clips, self._clock = step, plan, continues, clips, clock
         self.neighbours = list(step.weights)
         shapes = [shape for shape, _ in step.message_shapes]
         self.edges = Edges(step.agent, step.weights, shapes, plan.num_agents)
         self.outbox, self.inbox = Outbox(), Inbox(self.neighbours, 0, clock)
-        self.round, self.durable = 0, 0
+        self.plausibility = Plausibility(len(self.neighbours), plan)
+        self.doubted: list[tuple[int, float]] = []
+        """Neighbours whose message of the last round was implausible, and how many times too far away."""
+        self.round, self.durable, self.made = 0, 0, 0
+        """Where it stands, from where it would recompute, and how many rounds it has made since it started."""
 
     def initial_state(self) -> NodeState:
         """The state of this agent in every chain before the first round."""
@@ -49,14 +58,16 @@ class Rounds:
 
     def state(self, sampler: Any) -> NodeState:
         """What a checkpoint holds now."""
-        return NodeState(sampler, self.edges.record() if self.continues else None)
+        return NodeState(sampler, self.edges.record() if self.continues else None, self.plausibility.widest.copy())
 
-    def start_at(self, first_round: int, edges: EdgeRecord | None) -> None:
-        """Take up the rounds at one of them."""
+    def start_at(self, first_round: int, state: NodeState | None) -> None:
+        """Take up the rounds at one of them; the state is that of a checkpoint."""
         self.round = self.durable = first_round
         self.inbox = Inbox(self.neighbours, first_round, self._clock)
-        if edges is not None:
-            self.edges.restore(edges)
+        if state is not None:
+            self.plausibility.widest = np.array(state.widest, float)
+            if state.edges is not None:
+                self.edges.restore(state.edges)
 
     def skip_to_others(self, step: int) -> int:
         """The round to make next: the given one, or that of neighbours who have continued without this agent."""
@@ -71,20 +82,29 @@ class Rounds:
         """The sampler's state after round `k`, and what it was mixed with."""
         others = self._others(k, message, prepared)
         after = self.step.finish(state, prepared, message, others)
-        self.round = k + 1
+        self.round, self.made = k + 1, self.made + 1
         needed = [self.inbox.durable[number] for number in self.neighbours if self.edges.is_up(number)]
         self.outbox.forget_before(min(needed, default=self.round))
         return after, others
 
     def _others(self, k: int, message: Arrays, prepared: Prepared) -> Arrays:
         """The neighbours' messages of a round, `(neighbours, chains, …)` in every array."""
-        found = self.inbox.take(k)
+        found = {number: self._judged(k, message, one) for number, one in self.inbox.take(k).items()}
         if self.continues:
             came = {number: (one.values, one.heard) for number, one in found.items()}
             return self.edges.settle(k, message, came, self.step.edge_rate(prepared) or 0.0)
         if not found:
             return tuple(np.zeros((0, *own.shape), own.dtype) for own in message)
         return tuple(np.stack(same) for same in zip(*(one.values for one in found.values()), strict=True))
+
+    def _judged(self, k: int, message: Arrays, one: Message) -> Message:
+        """A neighbour's message as it is used: if it is implausible, noted, and cut if nodes do that."""
+        place, found = self.neighbours.index(one.sender), self.plausibility
+        distances, limit = found.distances(place, k, message, one.values), found.limit(place, k)
+        if distances.max() <= limit:
+            return one
+        self.doubted.append((one.sender, float(distances.max() / found.widest[place])))
+        return one._replace(values=clipped(message, one.values, distances, limit)) if self.clips else one
 
     def heard(self) -> np.ndarray:
         """The latest round of each agent that has reached this one, if anybody counts them."""

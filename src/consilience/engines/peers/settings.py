@@ -66,6 +66,9 @@ class NodeSettings(Record):
         on_loss: what to do without a neighbour: `wait` for it, or `continue` with the others.
         patience: after how many seconds without its message a neighbour counts as lost, if nodes continue; the first
             round waits for everybody.
+        on_implausible: what to do when a neighbour's messages are far from what its first rounds were like: `warn`,
+            `stop` the network, or `clip` them to what is plausible.
+        allow: modules that the plan may name as its problem; what Consilience itself has needs no permission.
         metrics: `host:port` on loopback where Prometheus may read measurements; by default nowhere.
     """
 
@@ -82,6 +85,8 @@ class NodeSettings(Record):
     ask_seconds: Annotated[float, Field(gt=0)] = 0.5
     on_loss: Literal["wait", "continue"] = "wait"
     patience: Annotated[float, Field(gt=0)] = 30.0
+    on_implausible: Literal["warn", "stop", "clip"] = "warn"
+    allow: tuple[str, ...] = ()
     metrics: str | None = None
 
     @classmethod
@@ -142,6 +147,8 @@ def read_settings(kind: type[Settings], path: Path) -> tuple[Settings, Path]:
         raise NetworkError(f"there is no file {path}: make one with `consilience network init`") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise NetworkError(f"the file {path} cannot be read: {error}") from None
+    except RecursionError:
+        raise NetworkError(f"the file {path} cannot be read: its entries are nested too deeply") from None
     try:
         return kind(**entries), path.resolve().parent
     except InputError as error:

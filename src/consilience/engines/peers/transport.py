@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-_LONGEST_OBJECT = 1_000_000
+LONGEST_OBJECT = 1_000_000
+"""Bytes that a plan or a status has at most, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,15 @@ class Handlers:
         receive: called with a neighbour's number and the bytes of its message.
         answer: called with what a neighbour asks for (`since/7`) and what it sends along; returns bytes or `None`.
         change: called when a neighbour comes (`True`) or goes.
+        notice: called with a neighbour's number and the bytes of its last word.
+        longest: bytes that anything a neighbour sends has at most; what is longer need not be taken in.
     """
 
     receive: Callable[[int, bytes], None]
     answer: Callable[[str, bytes], bytes | None]
     change: Callable[[int, bool], None]
+    notice: Callable[[int, bytes], None]
+    longest: int
 
 
 class Transport(Protocol):
@@ -33,6 +38,9 @@ class Transport(Protocol):
 
     def publish(self, content: bytes) -> None:
         """Send a message to all neighbours that are connected."""
+
+    def notify(self, content: bytes) -> None:
+        """Send a last word to all neighbours that are connected."""
 
     def ask(self, neighbour: int, what: str, seconds: float, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers to `what`, or `None` if it does not within so many seconds."""
@@ -52,7 +60,7 @@ def read_object(content: bytes) -> dict[str, Any]:
     [{'done': True}, {}, {}, {}, {}]
     """
     try:
-        found = json.loads(content) if len(content) < _LONGEST_OBJECT else None
+        found = json.loads(content) if len(content) < LONGEST_OBJECT else None
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +16,21 @@ import numpy as np
 
 from consilience.engines.peers.agent_step import Arrays
 from consilience.engines.peers.clock import Clock
+from consilience.engines.peers.mailbox import MOST_BYTES
 from consilience.engines.peers.membership import Membership
 from consilience.engines.peers.messages import Codec, Message, Rejected, join
+from consilience.engines.peers.notices import Notice, read_notice
 from consilience.engines.peers.rounds import Rounds
-from consilience.engines.peers.transport import Connect, Handlers, Transport, read_object
+from consilience.engines.peers.transport import LONGEST_OBJECT, Connect, Handlers, Transport, read_object
 
 log = logging.getLogger("consilience.peers")
 _SLOWEST_LINE = 125_000  # bytes a second, with which a message must still come in time
 _LEAST_SECONDS = 2.0
+_ENVELOPE_BYTES = 65_536  # what several messages in one answer have beside their numbers
+GONE = b"gone"
+"""The answer to a question for a message that was made, and is no longer kept."""
+DEAF_SECONDS = 15.0
+"""After so long without a word of a neighbour that is here, the connections are opened anew."""
 
 Answers = dict[str, Callable[[int, bytes], bytes | None]]
 
@@ -46,17 +54,50 @@ class Wire:
         self.rounds, self.members, self._clock = rounds, members, clock
         self.counts: Counter[str] = Counter()
         self.status: Callable[[], dict[str, Any]] = dict
+        self.stopped_by: Callable[[Notice], None] = lambda notice: None
+        self.told_by: set[int] = set()
+        """The neighbours that have said that the network cannot continue."""
+        self.gone: dict[int, int] = {}
+        """By neighbour, the round that was asked for and that it no longer has."""
         self.answers: Answers = {"since": self._kept_since}
         self._transport: Transport | None = None
+        self._connect: Connect | None = None
+        self._opening = threading.Lock()
+        self._last_sign = dict.fromkeys(rounds.neighbours, 0.0)
+        self._opened_at = 0.0
 
     def open(self, connect: Connect) -> None:
         """Join the network."""
-        self._transport = connect(Handlers(self.receive, self.answer, self.members.change))
+        self._connect, self._opened_at = connect, self._clock.now()
+        longest = max(self.codec.longest + MOST_BYTES, LONGEST_OBJECT) + _ENVELOPE_BYTES
+        self._transport = connect(
+            Handlers(self.receive, self.answer, self.members.change, self._hear_notice, longest)
+        )
 
     def close(self) -> None:
         """Leave it."""
-        if self._transport is not None:
+        with self._opening:
+            self._connect = None
+            if self._transport is not None:
+                self._transport.close()
+
+    def revive(self, number: int) -> None:
+        """Open the connections anew if a neighbour is said to be here and nothing has come of it for long.
+
+        A line may be dead in one direction, or for all but small messages; a new connection finds that out.
+        """
+        silent_since = max(self._last_sign[number], self._opened_at)
+        if number not in self.members.here or self._clock.now() - silent_since < DEAF_SECONDS:
+            return
+        with self._opening:
+            if self._connect is None or self._transport is None:
+                return
+            log.warning(
+                "agent %d hears nothing of agent %d, which is said to be here: it connects anew", self.agent, number
+            )
             self._transport.close()
+            self.members.here.clear()
+            self.open(self._connect)
 
     def say(self, k: int, message: Arrays) -> None:
         """Publish the message of a round, and keep it for neighbours that may have to ask for it."""
@@ -80,7 +121,10 @@ class Wire:
     def ask(self, number: int, what: str, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers, if it does in time."""
         seconds = _LEAST_SECONDS + self.codec.longest / _SLOWEST_LINE
-        return None if self._transport is None else self._transport.ask(number, what, seconds, content)
+        answer = None if self._transport is None else self._transport.ask(number, what, seconds, content)
+        if answer is not None:
+            self._last_sign[number] = self._clock.now()
+        return answer
 
     def ask_json(self, number: int, what: str) -> dict[str, Any]:
         """What a neighbour answers, if it is a JSON object; otherwise an empty one."""
@@ -89,14 +133,29 @@ class Wire:
     def ask_for_messages(self, number: int, since: int) -> bool:
         """Ask a neighbour for its messages since a round, and take them in; whether it answered."""
         answer = self.ask(number, f"since/{since}")
+        if answer == GONE:
+            self.gone[number] = since
+            return True
         for one in self.codec.decode_all(answer or b"", number):
             self._take(number, one)
             self.counts["asked_for"] += isinstance(one, Message)
         return answer is not None
 
+    def tell(self, notice: Notice) -> None:
+        """Tell the neighbours that the network cannot continue."""
+        if self._transport is not None:
+            self._transport.notify(notice.encode(self.codec.run))
+
+    def _hear_notice(self, number: int, content: bytes) -> None:
+        found = read_notice(content, self.codec.run, len(self.members.present))
+        if found is not None:
+            self.told_by.add(number)
+            self.stopped_by(found)
+
     def receive(self, number: int, content: bytes) -> None:
         """Take in what a neighbour published."""
         self.counts["bytes_received"] += len(content)
+        self._last_sign[number] = self._clock.now()
         self._take(number, self.codec.decode(content, number))
 
     def _take(self, number: int, found: Message | Rejected) -> None:
@@ -131,7 +190,11 @@ class Wire:
         return self.answers[kind](int(number), content)
 
     def _kept_since(self, round_: int, content: bytes) -> bytes:
-        return join(self._encoded(k, values) for k, values in self.rounds.outbox.since(round_))
+        kept = self.rounds.outbox.since(round_)
+        if round_ < self.rounds.round and (not kept or kept[0][0] > round_):
+            log.error("agent %d is asked for its message of round %d, which it no longer has", self.agent, round_)
+            return GONE
+        return join(self._encoded(k, values) for k, values in kept)
 
 
 def is_number(word: str) -> bool:

@@ -1,23 +1,25 @@
 """A node's connections to its neighbours, by Zenoh: publish a message, receive theirs, ask for one that was missed.
 
 Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
-`edge/N` (asked by agent N alone: use a lost edge again), `status` and `plan` (asked for), `alive` (a token that
-vanishes with the process). There is no scouting: a node connects to the neighbours of its plan, or to the relay, and
-to nobody else. With TLS both sides of a connection show a certificate of the network's authority, and access control
-by the name in it lets a neighbour speak under its own name only, and hear only what this node says. A relay speaks
-for all neighbours: it has checked their names.
+`edge/N` (asked by agent N alone: use a lost edge again), `status` and `plan` (asked for), `notice` (a last word, why
+the network cannot continue), `alive` (a token that vanishes with the process). There is no scouting: a node connects
+to the neighbours of its plan, or to the relay, and to nobody else. With TLS both sides of a connection show a
+certificate of the network's authority, and access control by the name in it lets a neighbour speak under its own name
+only, and hear only what this node says. A relay speaks for all neighbours: it has checked their names.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import resource
 import socket
 from typing import Any
 
 from consilience.engines.peers.certificates import require_usable
 from consilience.engines.peers.settings import TLS, NodeSettings, split_endpoint
-from consilience.engines.peers.transport import Connect, Handlers, read_object
+from consilience.engines.peers.transport import LONGEST_OBJECT, Connect, Handlers, read_object
 from consilience.errors import NetworkError
 
 log = logging.getLogger("consilience.peers")
@@ -27,6 +29,10 @@ HEARD = ["query", "declare_subscriber", "declare_liveliness_subscriber", "liveli
 NO_SCOUTING = {"multicast": {"enabled": False}, "gossip": {"enabled": False}}
 LOGGED = "error,zenoh_link_tls=warn"
 """Of what Zenoh logs: errors, and the connections that it refuses."""
+_HANDSHAKE = "#tls_handshake_timeout_ms=600000"
+"""Of those who call: Zenoh stops accepting for a tenth of a second whenever a handshake fails, and one that is slow
+does no harm until it has failed."""
+_MORE_SESSIONS = 16
 RELAY = "relay"
 """The name in a relay's certificate."""
 
@@ -52,12 +58,14 @@ class ZenohTransport:
 
         self._zenoh, self.settings = zenoh, settings
         zenoh.init_log_from_env_or(LOGGED)
+        allow_many_files()
         if settings.listen is not None:
             require_free_port(settings.listen)
         if settings.tls is not None:
-            require_usable(settings.tls.certificate, settings.tls.key, settings.tls.authority)
+            tls = settings.tls
+            require_usable(tls.certificate, tls.key, tls.authority, f"agent-{settings.agent}")
         try:
-            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings))))
+            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(settings, handlers.longest))))
         except zenoh.ZError as error:
             raise NetworkError(f"the node cannot join the network ({settings.place}): {error}") from None
         own = f"{ROOT}/{settings.agent}"
@@ -74,14 +82,15 @@ class ZenohTransport:
         asked = ("since/*", "edge/*", "status", "plan")
         self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
         for number in settings.neighbours:
-            heard, seen = self._heard_and_seen(number, handlers)
+            heard, seen, told = self._reactions(number, handlers)
             key = f"{ROOT}/{number}"
             self._declared.append(self._session.declare_subscriber(f"{key}/message", heard))
+            self._declared.append(self._session.declare_subscriber(f"{key}/notice", told))
             self._declared.append(self._session.liveliness().declare_subscriber(f"{key}/alive", seen, history=True))
         self._declared.append(self._session.liveliness().declare_token(f"{own}/alive"))
 
-    def _heard_and_seen(self, number: int, handlers: Handlers) -> tuple[Any, Any]:
-        """What to do with a neighbour's message, and with its coming and going."""
+    def _reactions(self, number: int, handlers: Handlers) -> tuple[Any, Any, Any]:
+        """What to do with a neighbour's message, with its coming and going, and with its last word."""
 
         def heard(sample: Any) -> None:
             handlers.receive(number, sample.payload.to_bytes())
@@ -89,17 +98,26 @@ class ZenohTransport:
         def seen(sample: Any) -> None:
             handlers.change(number, sample.kind == self._zenoh.SampleKind.PUT)
 
-        return heard, seen
+        def told(sample: Any) -> None:
+            handlers.notice(number, sample.payload.to_bytes())
+
+        return heard, seen, told
 
     def publish(self, content: bytes) -> None:
-        """Send a message to all neighbours that are connected."""
-        self._publisher.put(content)
+        """Send a message to all neighbours that are connected; what does not reach them they ask for."""
+        with contextlib.suppress(self._zenoh.ZError):  # closed meanwhile, to connect anew
+            self._publisher.put(content)
+
+    def notify(self, content: bytes) -> None:
+        """Send a last word to all neighbours that are connected."""
+        self._session.put(f"{ROOT}/{self.settings.agent}/notice", content)
 
     def ask(self, neighbour: int, what: str, seconds: float, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers to `what`, or `None` if it does not within so many seconds."""
-        for reply in self._session.get(f"{ROOT}/{neighbour}/{what}", timeout=seconds, payload=content):
-            if reply.ok is not None:
-                return reply.ok.payload.to_bytes()
+        with contextlib.suppress(self._zenoh.ZError):  # closed meanwhile, to connect anew
+            for reply in self._session.get(f"{ROOT}/{neighbour}/{what}", timeout=seconds, payload=content):
+                if reply.ok is not None:
+                    return reply.ok.payload.to_bytes()
         return None
 
     def close(self) -> None:
@@ -123,7 +141,7 @@ def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> 
             "exit_on_failure": True,
         },
         "scouting": NO_SCOUTING,
-        **({} if operator is None else {"transport": {"link": {"tls": tls_entries(operator)}}}),
+        "transport": transport_entries(operator, LONGEST_OBJECT, 1),
     }
     try:
         with zenoh.open(zenoh.Config.from_json5(json.dumps(wanted))) as session:
@@ -135,13 +153,13 @@ def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> 
     return None
 
 
-def configuration(settings: NodeSettings) -> dict[str, Any]:
-    """Zenoh's configuration of a node."""
+def configuration(settings: NodeSettings, longest: int) -> dict[str, Any]:
+    """Zenoh's configuration of a node; messages that are longer than `longest` bytes are not taken in."""
     scheme = "tcp" if settings.tls is None else "tls"
-    called = [place for number, place in settings.neighbours.items() if number < settings.agent]
+    called = [*settings.neighbours.values()]  # both ends call: strangers that crowd one of them are not enough
     found: dict[str, Any] = {
         "mode": "peer" if settings.relay is None else "client",
-        "listen": {"endpoints": [] if settings.listen is None else [f"{scheme}/{settings.listen}"]},
+        "listen": {"endpoints": [] if settings.listen is None else [listening(settings.listen, settings.tls)]},
         "connect": {
             "endpoints": [f"{scheme}/{place}" for place in (called if settings.relay is None else [settings.relay])],
             "timeout_ms": -1,
@@ -150,14 +168,35 @@ def configuration(settings: NodeSettings) -> dict[str, Any]:
         },
         "scouting": NO_SCOUTING,
     }
+    found["transport"] = transport_entries(settings.tls, longest, len(settings.neighbours))
     if settings.tls is not None:
-        found["transport"] = {"link": {"tls": tls_entries(settings.tls)}}
         found["access_control"] = _access_control(settings)
     return found
 
 
-def tls_entries(tls: TLS) -> dict[str, Any]:
-    """Zenoh's entries for mutual TLS, the same files for calls and for being called."""
+def listening(place: str, tls: TLS | None) -> str:
+    """Zenoh's endpoint for being called."""
+    return f"tcp/{place}" if tls is None else f"tls/{place}{_HANDSHAKE}"
+
+
+def allow_many_files() -> None:
+    """Let this process have as many connections open as it may: with none left, Zenoh accepts nobody ever again."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def transport_entries(tls: TLS | None, longest: int, num_members: int) -> dict[str, Any]:
+    """Zenoh's entries for what comes in: from how many, how much, and by which certificates."""
+    return {
+        "shared_memory": {"enabled": False},  # by which neighbours on one machine would get around the limit
+        "unicast": {"max_sessions": num_members + _MORE_SESSIONS},
+        "link": {"rx": {"max_message_size": longest}, **({} if tls is None else {"tls": _tls_entries(tls)})},
+    }
+
+
+def _tls_entries(tls: TLS) -> dict[str, Any]:
+    """Mutual TLS, the same files for calls and for being called."""
     own = {"certificate": str(tls.certificate), "private_key": str(tls.key)}
     return {
         "root_ca_certificate": str(tls.authority),
@@ -191,7 +230,7 @@ def _access_control(settings: NodeSettings) -> dict[str, Any]:
 
 def open_keys(agent: int) -> list[str]:
     """What all neighbours of an agent may hear and ask for; the key `edge/N` is for neighbour N alone."""
-    return [f"{ROOT}/{agent}/{what}" for what in ("message", "alive", "status", "plan", "since/*")]
+    return [f"{ROOT}/{agent}/{what}" for what in ("message", "alive", "notice", "status", "plan", "since/*")]
 
 
 def rule(name: str, flow: str, messages: list[str], *keys: str) -> dict[str, Any]:
