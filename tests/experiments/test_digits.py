@@ -16,6 +16,8 @@ from tests.engines.peers.running import sample_by_peers
 
 pytestmark = pytest.mark.slow(reason="a study of a neural network")
 
+OPTIMISED = True
+
 DIGITS = EXPERIMENTS["digits"]
 
 

@@ -12,6 +12,7 @@ from consilience.runs.directory import RunDirectory
 SUMMARY_FORMAT = 2
 _MOST_AGENTS = 32
 _MOST_PARAMETERS = 32
+_READ_AT_ONCE = 2**28  # bytes of a variable; of a larger one, entry by entry
 
 
 def summarise(run: RunDirectory) -> dict[str, Any]:
@@ -56,9 +57,12 @@ def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -
         (name, place) for name in dataset.attrs["parameters"] for place in np.ndindex(*dataset[name].shape[3:])
     ]
     chosen = [entries[i] for i in evenly(len(entries), most or len(entries))]
-    columns = [np.asarray(dataset[name][(..., *place)]) for name, place in chosen]
     labels = [name + (f"[{', '.join(map(str, place))}]" if place else "") for name, place in chosen]
-    return np.stack(columns, -1), labels
+    read = {
+        name: dataset[name].to_numpy() if dataset[name].nbytes <= _READ_AT_ONCE else dataset[name]
+        for name in dict.fromkeys(name for name, _ in chosen)
+    }
+    return np.stack([np.asarray(read[name][(..., *place)]) for name, place in chosen], -1), labels
 
 
 def evenly(count: int, most: int) -> np.ndarray:
