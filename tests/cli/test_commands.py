@@ -164,7 +164,7 @@ def test_problems_of_ones_own_run_by_their_name(tmp_path):
     assert "--step-size" in error_of("run", "mine:problem", "--steps", 2000, cwd=tmp_path)
     plan = cs.Run(out).plan.replace(seed=1)
     (tmp_path / "plan.toml").write_text(plan.to_toml())
-    call("run", "plan.toml", "--out", tmp_path / "again", cwd=tmp_path)
+    call("run", "plan.toml", "--allow", "mine", "--out", tmp_path / "again", cwd=tmp_path)
     assert cs.Run(tmp_path / "again").plan.seed == 1
 
 

@@ -39,20 +39,32 @@ def here(tmp_path_factory):
 
 
 @pytest.mark.slow(reason="a pilot and figures")
+@pytest.mark.parametrize("command", ["check", "theory", "suggest", "run"])
+def test_a_plan_from_elsewhere_runs_nothing(here, command):
+    """Neither a module that is there nor one that would end the process, unless it is allowed."""
+    for problem in ("mine:problem", "os:abort"):
+        (here / "carried.toml").write_text(PLAN.replace("mine:problem", problem))
+        module = problem.partition(":")[0]
+        error = error_of(command, "carried.toml", cwd=here)
+        assert f"would run the module {module!r}: if you trust it, add --allow {module}" in error
+
+
 def test_theory_prints_tables_and_writes_figures(here):
-    done = call("theory", "plan.toml", "--out", "page", cwd=here)
+    done = call("theory", "plan.toml", "--allow", "mine", "--out", "page", cwd=here)
     for symbol in ("ρ_U", "μ_g", "W_2", "C̄_F2", "k*"):
         assert f"\n  {symbol} " in done.stdout
     assert "Theorem 1's rate is δ₂ − 2δ₁ = 0.6" in done.stdout
     assert done.stdout.strip().splitlines()[-1] == "Report: page/report.html"
     assert (here / "page" / "figures" / "theory_divergence.png").stat().st_size > 10_000
-    assert "is not empty" in error_of("theory", "plan.toml", "--out", "page", cwd=here)
+    assert "is not empty" in error_of("theory", "plan.toml", "--allow", "mine", "--out", "page", cwd=here)
 
 
 @pytest.mark.slow(reason="six networks are compared")
 def test_theory_compares_graphs_and_agents_for_machines(here):
     words = ["--compare", "graph=ring,complete", "agents=3,6"]
-    done = call("theory", "plan.toml", *words, "--tolerance", 0.05, "--out", "other", "--json", cwd=here)
+    done = call(
+        "theory", "plan.toml", "--allow", "mine", *words, "--tolerance", 0.05, "--out", "other", "--json", cwd=here
+    )
     values = json.loads(done.stdout)
     assert done.stderr == ""
     assert [(row["graph"], row["num_agents"]) for row in values["comparisons"]] == [
@@ -73,7 +85,7 @@ def test_suggest_gives_reasons_and_writes_a_plan_that_checks(here, monkeypatch):
     plan = cs.Plan.load(here / "good.toml")
     assert {finding.level for finding in check(plan, load_problem(plan))} == {"ok"}
     options = ["--proven", "--temperature", 0.5, "--out", "proven.toml", "--json"]
-    both = json.loads(call("suggest", "plan.toml", *options, cwd=here).stdout)
+    both = json.loads(call("suggest", "plan.toml", "--allow", "mine", *options, cwd=here).stdout)
     assert set(both) == {"practical", "proven"}
     temperatures = {name: one["plan"]["sampler"]["temperature"] for name, one in both.items()}
     assert temperatures == {"practical": 0.5, "proven": 1.0}  # the theorems are about 1

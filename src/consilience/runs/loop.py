@@ -297,8 +297,9 @@ def restore(run: RunDirectory, stepper: Stepper) -> tuple[Any, int]:
                 f"draws are missing from {run.path}/draws.zarr: the run cannot be resumed, start a new one"
             )
         if stepper.team.is_first:
-            run.draw_group().commit(draws)
-            run.metric_group().commit(times)
+            with disk_errors(run.path):
+                run.draw_group().commit(draws)
+                run.metric_group().commit(times)
 
     stepper.team.attempt(cut)
     return state, step

@@ -14,11 +14,10 @@ from consilience.engines.peers.messages import Message
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Handlers
+from consilience.engines.peers.wire import Wire
 from consilience.engines.peers.zenoh_transport import ZenohTransport, by_zenoh
 from consilience.samplers import SAMPLERS
-from tests.engines.peers.running import (
-    assert_same_draws,
-)
+from tests.engines.peers.running import assert_same_draws, sample_by_peers
 from tests.engines.peers.virtual import KilledError, Laboratory
 from tests.samplers.last_word import LastWord
 from tests.samplers.table import MADE
@@ -192,6 +191,32 @@ def test_members_reach_their_neighbours_and_speak_only_for_themselves(tmp_path):
     finally:
         first.transport.close()
         second.transport.close()
+
+
+@pytest.mark.slow(reason="one more network on real connections")
+def test_connections_that_are_opened_anew_change_nothing(tmp_path, monkeypatch):
+    """Agent 1 finds agent 0 deaf again and again, on real connections: it connects anew, and no draw changes."""
+    opened = []
+
+    def deaf_soon(self, number):
+        if self.agent == 1 and self._transport is not None and len(opened) < 3:
+            opened.append(number)
+            with self._opening:
+                self._transport.close()
+                self.open(self._connect)
+
+    say = Wire.say
+
+    def revive_sometimes(self, k, message):
+        say(self, k, message)
+        if k in (5, 15, 25):
+            deaf_soon(self, 0)
+
+    monkeypatch.setattr(Wire, "say", revive_sometimes)
+    plan = plan_for(cs.graphs.ring(3))
+    found, _ = sample_by_peers(plan, tmp_path / "network", ring_of_three())
+    assert len(opened) == 3
+    assert_same_draws(found, cs.sample(ring_of_three(), plan, tmp_path / "whole"))
 
 
 def test_a_node_with_another_plan_is_refused_and_the_difference_named(tmp_path, caplog):

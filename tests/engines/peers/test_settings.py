@@ -5,6 +5,7 @@ import socket
 import stat
 
 import pytest
+from cryptography import x509
 
 import consilience as cs
 from consilience.deployment.networks import make_network
@@ -80,6 +81,46 @@ def test_a_missing_or_unreadable_or_damaged_file(network, tmp_path):
         certificates.require_usable(*files, "agent-0")
     with pytest.raises(NetworkError, match="there is no file"):
         NodeSettings.load(tmp_path / "none.toml")
+
+
+def test_certificates_that_do_not_belong_together(tmp_path, caplog):
+    files = [tmp_path / name for name in ("agent-0.pem", "agent-0.key", "authority.pem")]
+    other, own = certificates.make_authority(tmp_path, "other"), certificates.make_authority(tmp_path, "test")
+    certificates.issue(own, tmp_path, "agent-1", [])
+    certificates.issue(own, tmp_path, "agent-0", [])
+    certificates.require_usable(*files, "agent-0")
+    assert not caplog.text
+    with pytest.raises(NetworkError, match=r"is the certificate of agent-0, not of agent-1"):
+        certificates.require_usable(*files, "agent-1")
+    with pytest.raises(NetworkError, match=r"agent-1\.key does not belong to .*agent-0\.pem"):
+        certificates.require_usable(files[0], tmp_path / "agent-1.key", files[2], "agent-0")
+    with pytest.raises(NetworkError, match="is not a private key"):
+        certificates.require_usable(files[0], files[2], files[2], "agent-0")
+    files[1].chmod(0o640)
+    certificates.require_usable(*files, "agent-0")
+    assert "can be read by others" in caplog.text
+    certificates.issue(other, tmp_path, "agent-0", [])
+    with pytest.raises(NetworkError, match="was not signed by"):
+        certificates.require_usable(*files, "agent-0")
+
+
+def test_renewed_certificates_work_with_the_old_keys(tmp_path):
+    """Those of a whole network, after they have expired; hosts and names are those of before."""
+    authority = certificates.make_authority(tmp_path, "test")
+    certificates.issue(authority, tmp_path, "agent-0", ["192.0.2.7"], valid_days=-1)
+    files = [tmp_path / name for name in ("agent-0.pem", "agent-0.key", "authority.pem")]
+    key = files[1].read_bytes()
+    with pytest.raises(NetworkError, match="network renew"):
+        certificates.require_usable(*files, "agent-0")
+    assert certificates.renew(tmp_path) == ["agent-0"]
+    certificates.require_usable(*files, "agent-0")
+    assert files[1].read_bytes() == key
+    made = x509.load_pem_x509_certificate(files[0].read_bytes())
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "192.0.2.7" in [str(one) for one in names.get_values_for_type(x509.IPAddress)]
+    (tmp_path / "authority.key").unlink()
+    with pytest.raises(NetworkError, match="with the authority's key"):
+        certificates.renew(tmp_path)
 
 
 @pytest.mark.parametrize(("days", "message"), [(-1, "expired at"), (3, None)])
