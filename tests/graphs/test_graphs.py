@@ -102,3 +102,17 @@ def test_bad_graphs_are_refused_with_the_reason(make, words):
 def test_numpy_numbers_are_plain_ones_in_a_plan_file():
     graph = graphs.grid(np.int64(2), np.int64(3))
     assert {type(value) for value in graph.to_recipe().values()} == {str, int}
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: graphs.named("ring", 3 * 10**9), "3,000,000,000 agents are more than one plan can hold"),
+        (lambda: graphs.grid(2000, 2000), "4,000,000 agents are more"),
+        (lambda: graphs.complete(100_000), "edges are more than one plan can hold"),
+        (lambda: graphs.barbell(100_000), "choose a sparser graph"),
+    ],
+)
+def test_graphs_that_no_memory_holds_are_refused_at_once(make, words):
+    with pytest.raises(GraphError, match=words):
+        make()
