@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from consilience.engines.simulate import Simulation
 from consilience.errors import Interrupted, RunError, StorageError
 from consilience.runs import directory
 from consilience.runs.checkpoints import Checkpoints
+from consilience.runs.files import sync_since
 from consilience.runs.growing import GrowingGroup
 from tests.gaussian import regression
 
@@ -187,8 +189,10 @@ def test_what_is_relied_upon_is_on_the_disk_first(tmp_path, monkeypatch):
         files = [path for path in (tmp_path / "run" / "draws.zarr").rglob("c/*") if path.is_file()]
         assert files
         assert {str(path) for path in files} <= synced
-        checkpoints.append(step)
         save(self, step, state, note)
+        made = tmp_path / "run" / "checkpoints" / str(step)
+        assert {str(path) for path in made.rglob("*") if path.is_file()} <= synced
+        checkpoints.append(step)
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr("consilience.runs.files.os.replace", only_synced)
@@ -197,6 +201,22 @@ def test_what_is_relied_upon_is_on_the_disk_first(tmp_path, monkeypatch):
         cs.sample(PROBLEM, PLAN, tmp_path / "run", progress=StopAt(5_000))
     assert checkpoints
     assert str(tmp_path / "run" / "status.json.partial") in synced
+
+
+def test_files_that_vanish_while_they_are_synced_do_no_harm(tmp_path, monkeypatch):
+    """The first process of a team replaces a file while another one syncs what is there."""
+    (tmp_path / "draws").write_text("1")
+    (tmp_path / "zarr.json.partial").write_text("1")
+    stat = Path.stat
+
+    def gone(path, **options):
+        if path.name == "draws":
+            path.unlink(missing_ok=True)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", gone)
+    sync_since(tmp_path, 0.0)
+    assert not (tmp_path / "draws").exists()
 
 
 def test_what_a_killed_process_left_of_a_checkpoint_is_removed(tmp_path):

@@ -23,6 +23,10 @@ RunPaths = Annotated[list[Path], typer.Argument(help="The directory of a run, or
 Whole = Annotated[
     Path | None, typer.Option("--out", "-o", help="Directory for the whole network's run (by default `whole`).")
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", help="A module that the nodes' plan may name as its problem, which runs it; repeatable."),
+]
 ReproductionOut = Annotated[Path, typer.Option("--out", "-o", help="Directory; an interrupted one is continued.")]
 Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps of every run, to try it out.")]
 
@@ -145,7 +149,7 @@ def reproduce(out: ReproductionOut = Path("runs/reproduce"), steps: Steps = None
     typer.echo(f"Report: {page}")
 
 
-def report(paths: RunPaths, out: Whole = None, as_json: Json = False) -> None:
+def report(paths: RunPaths, out: Whole = None, allow: Allow = None, as_json: Json = False) -> None:
     """Redraw the report of a run from its directory; of several nodes' directories, that of the whole network."""
     from consilience.cli import display
     from consilience.deployment.merging import merge
@@ -153,7 +157,7 @@ def report(paths: RunPaths, out: Whole = None, as_json: Json = False) -> None:
     if len(paths) > 1:
         whole = out or paths[0].parent / "whole"
         with display.Display(quiet=as_json):
-            merge(paths, whole, theory=True)
+            merge(paths, whole, theory=True, allow=allow or ())
         _finish(whole, as_json)
         return
     if out is not None:

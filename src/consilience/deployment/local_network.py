@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def run_here(
             _run_threads(network, problem, progress)
     except (KeyboardInterrupt, Interrupted):
         raise resume from None
-    return merge(node_runs(network), path, problem, theory=theory)
+    return merge(node_runs(network), path, problem, theory=theory, allow=_allowed(network))
 
 
 def merge_network(network: Path) -> RunDirectory:
@@ -58,7 +59,12 @@ def merge_network(network: Path) -> RunDirectory:
     paths = node_runs(network)
     if continues_after_loss(network):
         paths = [path for path in paths if (path / "summary.json").is_file()]
-    return merge(paths, network / "report", theory=True)
+    return merge(paths, network / "report", theory=True, allow=_allowed(network))
+
+
+def _allowed(network: Path) -> Sequence[str]:
+    """The modules that the network's own files allow."""
+    return NodeSettings.load(node_files(network)[0]).allow
 
 
 def _run_threads(network: Path, problem: Problem, progress: ShowProgress | None) -> None:

@@ -43,6 +43,7 @@ def merge(
     problem: Problem | None = None,
     *,
     theory: bool = False,
+    allow: Sequence[str] = (),
     show: Callable[[float], None] = lambda _: None,
 ) -> RunDirectory:
     """One run of a whole network, from the run directories of all its nodes.
@@ -53,12 +54,13 @@ def merge(
         problem: the whole problem; by default what the plan names, where its data is here. Without all agents it is
             not used.
         theory: hold the run against the theorems too.
+        allow: modules that the plan may name as its problem.
         show: called with the share of an experiment's comparisons that is done.
     """
     nodes = _in_order([RunDirectory(path) for path in paths])
     _require_replaceable(out)
     whole = len(nodes) == nodes[0].plan.num_agents
-    problem = (problem or _whole_problem(nodes[0].plan)) if whole else None
+    problem = (problem or _whole_problem(nodes[0].plan, allow)) if whole else None
     with disk_errors(out):
         draft = out / _DRAFT
         shutil.rmtree(draft, ignore_errors=True)
@@ -131,8 +133,9 @@ def _require_replaceable(out: Path) -> None:
         raise RunError(f"{out} is not empty: choose another directory with --out")
 
 
-def _whole_problem(plan: Plan) -> Problem | None:
+def _whole_problem(plan: Plan, allow: Sequence[str]) -> Problem | None:
     try:
+        experiments.require_allowed(plan.problem, allow, "add --allow {}")
         return experiments.load_problem(plan)
     except InputError as error:
         log.warning("the report goes without what needs the data: %s", error)

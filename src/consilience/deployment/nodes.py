@@ -85,7 +85,7 @@ def _telling_others(node: Node, connect: Connect) -> Iterator[None]:
     except Interrupted:
         if node.notice is None:
             raise
-    except (PlanError, ProblemError, DivergedError) as error:
+    except (PlanError, ProblemError, DivergedError) as error:  # others need not wait for this agent
         node.stop_for(Notice(node.settings.agent, str(error)))
         node.spread(connect, _REFUSAL_SECONDS)
         raise

@@ -16,7 +16,7 @@ import numpy as np
 
 from consilience.engines.base import StateForm, Team
 from consilience.errors import CheckpointError
-from consilience.runs.files import sync
+from consilience.runs.files import sync, sync_since
 
 _KEPT = 2
 log = logging.getLogger("consilience")
@@ -56,7 +56,9 @@ class Checkpoints:
         )
         try:
             self._manager.save(step, args=content)
-            sync(self.path)
+            if self._team.is_first:
+                sync_since(self.path / str(step), 0.0)
+                sync(self.path)
         except Exception as error:  # a full disk comes as one of several kinds from the layers below
             raise OSError(f"the checkpoint at step {step} was refused ({_first_line(error)})") from error
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from consilience.errors import RunError, StorageError
 
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
+
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file as a whole."""
@@ -34,16 +36,26 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if not path.is_dir() or error.errno not in _CANNOT_SYNC:  # not every file system can sync a directory
+            raise
     finally:
         os.close(descriptor)
 
 
 def sync_since(directory: Path, moment: float) -> None:
-    """Have all files of a directory on the disk that were changed since a moment, and their names."""
+    """Have all files of a directory on the disk that were changed since a moment, and their names.
+
+    Another process may be replacing files meanwhile: those it syncs itself.
+    """
     for folder, _, files in os.walk(directory):
-        changed = [name for name in files if os.stat(os.path.join(folder, name)).st_mtime >= moment]
-        for name in changed:
-            sync(Path(folder, name))
+        changed = 0
+        for name in files:
+            path = Path(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                if path.suffix != ".partial" and path.stat().st_mtime >= moment:
+                    sync(path)
+                    changed += 1
         if changed:
             sync(Path(folder))
 
@@ -66,7 +78,9 @@ def read_json(path: Path) -> Any:
 def _remedy(error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "let this user write there, or choose another directory"
-    return "free some space or choose another directory"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space or choose another directory"
+    return "choose another directory"
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ with atheris.instrument_imports(include=["consilience.engines.peers", "msgspec"]
 import numpy as np
 
 from consilience.engines.peers.clock import SteadyClock
+from consilience.engines.peers.edges import Edges
 from consilience.engines.peers.mailbox import Inbox, Outbox
 from consilience.engines.peers.membership import Membership
 
@@ -32,6 +33,7 @@ class Rounds:
 
     def __init__(self):
         self.outbox, self.inbox = Outbox(), Inbox(self.neighbours, 5)
+        self.edges = Edges(0, {1: 1.0}, [(2, 3), (2,)], 4)
         self.outbox.keep(7, VALUES)
 
     def heard(self):

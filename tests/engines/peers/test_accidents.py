@@ -3,6 +3,7 @@
 import shutil
 import threading
 
+import numpy as np
 import pytest
 
 import consilience as cs
@@ -12,8 +13,8 @@ from consilience.engines.peers.node import Node
 from consilience.engines.peers.pace import Pace
 from consilience.engines.peers.rejoining import BACK_SECONDS
 from consilience.engines.peers.settings import NodeSettings
-from consilience.engines.peers.wire import DEAF_SECONDS
-from consilience.errors import NetworkError, PlanError, RunError
+from consilience.engines.peers.wire import DEAF_SECONDS, GONE
+from consilience.errors import DivergedError, NetworkError, PlanError, RunError
 from tests.engines.peers.running import assert_same_draws
 from tests.engines.peers.test_network import plan_for, ring_of_five
 from tests.engines.peers.virtual import KilledError
@@ -173,6 +174,61 @@ def test_a_network_that_continues_takes_an_agent_without_its_state_for_a_new_one
 
 
 # --- two of one, plans that cannot be --------------------------------------------------------------------------
+
+
+def test_a_message_that_is_made_while_it_is_asked_for_is_not_called_gone(laboratory):
+    """The asker would end a healthy network."""
+    lab = laboratory(plan_of(60))
+    lab.start_all()
+    until_round(lab, 5)
+    node = lab.nodes[0]
+    k, since = node.rounds.round, node.rounds.outbox.since
+
+    def made_meanwhile(round_):
+        kept = since(round_)
+        node.rounds.round = k + 1
+        return kept
+
+    node.rounds.outbox.since = made_meanwhile
+    node.rounds.outbox._kept.pop(k, None)
+    assert node.wire.answer(f"since/{k}", b"") == b""
+    node.rounds.round, node.rounds.outbox.since = k, since
+    assert node.wire.answer(f"since/{k - 1}", b"") not in (b"", GONE)
+    node.rounds.outbox._kept.pop(k - 1)
+    assert node.wire.answer(f"since/{k - 1}", b"") == GONE  # the control
+
+
+@pytest.mark.slow(reason="one more network of five nodes")
+def test_a_node_that_cannot_connect_anew_tries_again(laboratory, caplog):
+    """A port may be taken, a certificate half written: it is said, and the network waits until it is mended."""
+    plan = plan_of(200)
+    lab = laboratory(plan)
+    lab.start_all()
+    until_round(lab, 50)
+    wire, fails = lab.nodes[2].wire, iter([True, True])
+    connect = wire._connect
+
+    def sometimes(handlers):
+        if next(fails, False):
+            raise NetworkError("the port is taken")
+        return connect(handlers)
+
+    wire._connect = sometimes
+    lab.network.deaf |= {(1, 2)}
+    runs = lab.runs(ALL)
+    assert "cannot connect: the port is taken" in caplog.text
+    assert_same_draws(network_draws([run.path for run in runs]), cs.sample(ring_of_five(), plan))
+
+
+@pytest.mark.slow(reason="one more network of five nodes")
+def test_a_network_that_continues_does_so_without_an_agent_that_diverged(laboratory):
+    lab = laboratory(plan_of(200), on_loss="continue", patience=30.0)
+    lab.start_all()
+    until_round(lab, 50)
+    lab.nodes[2].is_finite = lambda state: False
+    lab.nodes[2].step.message = lambda state, prepared=None: (np.full((1, 3), np.nan),)
+    assert isinstance(lab.until_ended(2), DivergedError)
+    assert all(run.complete for run in lab.runs([0, 1, 3, 4]))
 
 
 def test_a_second_process_for_an_agent_says_so(laboratory):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from consilience.engines.peers.edges import Edges
+from consilience.engines.peers.messages import Message
 
 PULL, SHAPE = 0.2, (2, 3)
 
@@ -15,8 +16,10 @@ class End:
         self.edges = Edges(agent, {other: 0.7}, [SHAPE], 2)
         self.other, self.position, self.round = other, rng.normal(size=SHAPE), 0
 
-    def mix(self, message, received):
-        found = {} if message is None or not received else {self.other: ((message,), np.zeros(2, int))}
+    def mix(self, sent, received):
+        position, life = sent
+        message = Message(self.other, self.round, 0, (position,), np.zeros(2, int), life)
+        found = {self.other: message} if received else {}
         self.edges.used(self.round)
         (others,) = self.edges.settle(self.round, (self.position,), found, PULL)
         self.position = self.position - PULL * 0.7 * (self.position - others[0])
@@ -24,7 +27,7 @@ class End:
 
 
 def both_mix(a, b, a_hears=True, b_hears=True):
-    first, second = a.position, b.position
+    first, second = (a.position, a.edges.life), (b.position, b.edges.life)
     a.mix(second, a_hears)
     b.mix(first, b_hears)
 
@@ -61,7 +64,6 @@ def test_one_sided_rounds_are_made_good():
 
 def test_a_lost_answer_is_made_good_by_the_next_comparison():
     a, b, total = two_ends()
-    both_mix(a, b)
     both_mix(a, b, a_hears=False)
     a.edges.lose(1)
     assert not rejoin(a, b, answered=False)  # b believes that they agreed
@@ -74,8 +76,12 @@ def test_a_lost_answer_is_made_good_by_the_next_comparison():
     np.testing.assert_allclose(a.position + b.position, total)
 
 
-def test_an_end_that_begins_anew_owes_nothing():
-    """Its whole run was lost: what had flowed over the edge for long must not move anybody at once."""
+@pytest.mark.parametrize("answers_lost", [0, 1, 3])
+def test_an_end_that_begins_anew_owes_nothing(answers_lost):
+    """Its whole run was lost: what had flowed over the edge for long must not move anybody at once.
+
+    Whatever answers are lost before they agree: the new end then uses the edge alone for a while.
+    """
     a, b, _ = two_ends()
     for _ in range(200):
         a.position = a.position + 1.0  # a and b pull in different ways, so much flows
@@ -86,11 +92,17 @@ def test_an_end_that_begins_anew_owes_nothing():
     a.edges.lose(1)
     b.edges.lose(0)
     b.position = a.position - 0.1
+    for _ in range(answers_lost):
+        assert not rejoin(a, b, answered=False)
+        for _ in range(5):
+            both_mix(a, b)
     before = a.position + b.position
     assert rejoin(a, b)
     for _ in range(8):
         both_mix(a, b)
     np.testing.assert_allclose(a.position + b.position, before)
+    assert a.edges.anew
+    assert b.edges.anew
 
 
 def test_a_killed_end_resumes_from_its_checkpoint():
@@ -147,5 +159,6 @@ def test_presence_fades_when_no_news_comes():
     message = (np.zeros(SHAPE),)
     for k in range(20):
         heard = np.array([k - 1, k, k - 1, min(k, 7), k])  # agent 3 is gone after round 7
-        edges.settle(k, message, {1: (message, np.maximum(heard, 0)), 4: (message, np.zeros(5, int))}, PULL)
+        came = {1: Message(1, k, 0, message, np.maximum(heard, 0)), 4: Message(4, k, 0, message, np.zeros(5, int))}
+        edges.settle(k, message, came, PULL)
         assert edges.present(k).tolist() == [True, True, True, k - 7 < 5, True]

@@ -122,14 +122,27 @@ def test_a_network_may_stop_for_a_lie(laboratory, name):
         assert f"what agent {LIAR} says" in str(error)
 
 
+@pytest.mark.slow(reason="one more network of five nodes")
+def test_an_honest_agent_that_was_cut_off_is_not_doubted(laboratory):
+    """Agents that were cut off have gone apart: nobody is judged while an edge is not in use, nor soon after."""
+    lab = laboratory(PLAN, on_loss="continue", patience=1.0, on_implausible="stop")
+    lab.start_all()
+    lab.until(lambda: len(lab.nodes) == 5 and min(lab.rounds(*range(5))) > 120, "round 120")
+    lab.cut |= {frozenset((1, LIAR)), frozenset((LIAR, 3))}
+    lab.until(lambda: min(lab.rounds(*range(5))) > 300, "round 300")
+    lab.cut.clear()
+    assert all(run.complete for run in lab.runs(range(5)))
+
+
 def test_both_ends_share_a_limit_and_cut_by_the_same_amount():
     """Clipping is antisymmetric: what one end is moved by, the other is moved by the other way."""
     rng = np.random.default_rng(4)
     first, second = Plausibility(1, PLAN), Plausibility(1, PLAN)
-    for k in first.learned:
+    learned = range(PLAN.burn_in, PLAN.burn_in + first.length)
+    for k in learned:
         a, b = (rng.normal(size=(2, 3)).astype(np.float32),), (rng.normal(size=(2, 3)).astype(np.float32),)
         np.testing.assert_array_equal(first.distances(0, k, a, b), second.distances(0, k, b, a))
-    k = first.learned.stop
+    k = learned.stop
     assert first.limit(0, k) == second.limit(0, k) < np.inf
     assert first.limit(0, k - 1) == np.inf
     near, far = (np.zeros((2, 3)),), (np.array([[1e30, -1e30, 3.0], [0.1, 0.2, 0.3]]),)

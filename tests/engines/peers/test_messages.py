@@ -22,8 +22,9 @@ WHOLE = SEVERAL.encode(Message(4, 7, 5, PARTS))
 
 def header(**changes):
     """A message of agent 4 in round 7 with some header entries changed."""
-    entries = {"version": 2, "run": "run", "sender": 4, "round": 7, "durable": 5, "arrays": [["float32", [2, 3]]]}
-    encoded = msgspec.msgpack.encode(list({**entries, **changes}.values()))
+    entries = {"version": 3, "run": "run", "sender": 4, "round": 7, "durable": 5, "life": 9, "known": 0}
+    arrays = {"arrays": [["float32", [2, 3]]]}
+    encoded = msgspec.msgpack.encode(list({**entries, **arrays, **changes}.values()))
     return len(encoded).to_bytes(4, "little") + encoded + VALUES.tobytes()
 
 
@@ -44,12 +45,14 @@ def test_a_message_comes_back_as_it_was():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": 1}, "version 1, expected 2"),
+        ({"version": 1}, "version 1, expected 3"),
         ({"run": "other"}, "another run"),
         ({"sender": 3}, "in the name of agent 3"),
         ({"round": 101}, "round 101 is none"),
         ({"round": -1}, "round -1 is none"),
         ({"durable": 8}, "durable round 8"),
+        ({"life": -1}, "its life is none"),
+        ({"known": 2**63}, "its life is none"),
         ({"arrays": [["float64", [2, 3]]]}, "float64"),
         ({"arrays": [["float32", [3, 2]]]}, "expected float32"),
         ({"arrays": [["float32", [2**60, 2**60]]]}, "expected float32"),

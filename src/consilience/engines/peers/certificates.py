@@ -81,22 +81,21 @@ def require_usable(certificate: Path, key: Path, authority: Path, name: str) -> 
 def _require_own(certificate: Path, key: Path, authority: Path, name: str) -> None:
     """Check that a certificate carries the member's name, that the key is its, and that the authority signed it."""
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    own, issuer = (x509.load_pem_x509_certificate(path.read_bytes()) for path in (certificate, authority))
+    own, *between = x509.load_pem_x509_certificates(certificate.read_bytes())
+    issuers = [*between, *x509.load_pem_x509_certificates(authority.read_bytes())]
     named = [str(one.value) for one in own.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
     if named != [name]:
         raise NetworkError(
             f"{certificate} is the certificate of {', '.join(named) or 'nobody'}, not of {name}: carry over the one "
             "that belongs here"
         )
-    try:
-        own.verify_directly_issued_by(issuer)
-    except (InvalidSignature, ValueError, TypeError):
+    if not any(_signed_by(own, issuer) for issuer in issuers):
         raise NetworkError(
             f"{certificate} was not signed by {authority}: both must come from the same `network init`"
-        ) from None
+        )
     try:
         private: Any = load_pem_private_key(key.read_bytes(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -107,10 +106,20 @@ def _require_own(certificate: Path, key: Path, authority: Path, name: str) -> No
         log.warning("%s can be read by others on this machine: `chmod 600 %s` keeps it to its owner", key, key)
 
 
+def _signed_by(certificate: Any, issuer: Any) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
 def renew(directory: Path) -> list[str]:
     """New certificates for all members of a network, for the same names and hosts; returns the names.
 
-    Keys stay as they are, so only the certificates have to be carried over.
+    Keys stay as they are, and members' private ones are not needed: only the certificates have to be carried over.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -122,15 +131,13 @@ def renew(directory: Path) -> list[str]:
         raise NetworkError(
             f"{error.filename} is missing: renew certificates where `network init` ran, with the authority's key"
         ) from None
-    authority = _signed("", None, [], _VALID_DAYS, like=issuer, key=key)[0], key
+    authority = _signed("", None, [], _VALID_DAYS, like=issuer, key=key)[0], key  # of the same key
     _write(directory / "authority.pem", _pem(authority[0]))
     renewed = []
-    for path in sorted(directory.glob("*.key")):
+    for path in sorted(directory.glob("*.pem")):
         if path.stem != "authority":
-            old = x509.load_pem_x509_certificate(path.with_suffix(".pem").read_bytes())
-            own = load_pem_private_key(path.read_bytes(), None)
-            made, _ = _signed("", authority, [], _VALID_DAYS, like=old, key=own)
-            _write(path.with_suffix(".pem"), _pem(made))
+            old = x509.load_pem_x509_certificate(path.read_bytes())
+            _write(path, _pem(_signed("", authority, [], _VALID_DAYS, like=old)[0]))
             renewed.append(path.stem)
     return renewed
 
@@ -143,20 +150,21 @@ def _signed(
     like: Any | None = None,
     key: Any | None = None,
 ) -> tuple[Any, Any]:
-    """A certificate and its key: a new pair for a name and hosts, or one `like` another with its key."""
+    """A certificate and its key: a new pair for a name and hosts, or one `like` another, for the same public key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    key = key or ec.generate_private_key(ec.SECP256R1())
+    if key is None and like is None:
+        key = ec.generate_private_key(ec.SECP256R1())
     subject = like.subject if like else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(authority[0].subject if authority else subject)
-        .public_key(key.public_key())
+        .public_key(like.public_key() if like else key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BACKDATED + min(datetime.timedelta(), datetime.timedelta(days=valid_days)))
         .not_valid_after(now + datetime.timedelta(days=valid_days))
@@ -197,7 +205,9 @@ def _private(key: Any) -> bytes:
 
 def _write(path: Path, content: bytes, secret: bool = False) -> None:
     """Write a file; a secret one is never readable by others, not even for a moment."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
+    draft = path.with_name(f"{path.name}.partial")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
+    os.replace(draft, path)

@@ -6,11 +6,13 @@ lost, its ends may disagree about the last round in which it was used. Each end 
 checkpoints. `β_k` is the sampler's `edge_rate`; every array of a message has a ledger. Before an edge is used again
 the ends compare ledgers. `F_ij + F_ji` is the amount by which the sum of the two has drifted; each end adds half of
 it to its message and takes as much off its ledger. Whatever was lost on the way (a message, an answer, the memory of
-a killed process), the next comparison finds it.
+a killed process), the next comparison finds it. An agent that has lost all its memory begins anew: it has another
+`life` than before, by which both ends know that their ledgers have nothing to do with each other.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -18,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from consilience.engines.peers.mailbox import AHEAD, Arrays
+from consilience.engines.peers.messages import LONGEST_LIFE, Message
 
 
 class EdgeRecord(NamedTuple):
@@ -29,6 +32,18 @@ class EdgeRecord(NamedTuple):
     """`(neighbours,)`: whether the edge is in use."""
     heard: np.ndarray
     """`(agents,)`: the latest round of each agent that has reached this one."""
+    returned: np.ndarray
+    """`(neighbours,)`: the round in which each edge came back last; −1 if it was never lost."""
+    lives: np.ndarray
+    """`(1 + neighbours,)`: the own life, and that of each neighbour in which the edge was used."""
+
+
+class Wish(NamedTuple):
+    """What one end tells the other before an edge is used again."""
+
+    ledger: Arrays
+    life: int
+    known: int
 
 
 class Edges:
@@ -55,13 +70,23 @@ class Edges:
         self._owed: dict[int, Arrays] = {}
         self._asking: set[int] = set()
         self._jump = 0
+        self.life = 1 + secrets.randbelow(LONGEST_LIFE)
+        """A number of this agent's memory; with the memory it is lost."""
+        self._lives = dict.fromkeys(weights, 0)
+        self.returned = dict.fromkeys(weights, -1)
+        """The round in which each edge came back last."""
+        self.anew: dict[int, int] = {}
+        """Edges that begin anew, as one end has lost its memory, and the round from which on."""
         self.heard = np.zeros(num_agents, np.int64)
 
     def record(self) -> EdgeRecord:
         """A copy, for a checkpoint."""
         with self._lock:
             ledger = tuple(np.array(same) for same in zip(*self._ledger.values(), strict=True))
-            return EdgeRecord(ledger, np.array([*self._up.values()], bool), self.heard.copy())
+            return EdgeRecord(
+                ledger, np.array([*self._up.values()], bool), self.heard.copy(),
+                np.array([*self.returned.values()], np.int64), np.array([self.life, *self._lives.values()], np.int64),
+            )  # fmt: skip
 
     def restore(self, record: EdgeRecord) -> None:
         """Resume from a checkpoint."""
@@ -70,13 +95,16 @@ class Edges:
                 self._ledger[number] = tuple(np.array(same[place], float) for same in record.ledger)
             self._up = dict(zip(self._weights, np.asarray(record.up).tolist(), strict=True))
             self.heard = np.array(record.heard, np.int64)
+            self.returned = dict(zip(self._weights, np.asarray(record.returned).tolist(), strict=True))
+            self.life, *lives = np.asarray(record.lives).tolist()
+            self._lives = dict(zip(self._weights, lives, strict=True))
 
     def used(self, round_: int) -> list[int]:
         """The neighbours whose messages a round needs; edges that come back in it are among them."""
         with self._lock:
             for number in [number for number, first in self._again.items() if first <= round_]:
                 self._up[number] = True
-                del self._again[number]
+                self.returned[number] = self._again.pop(number)
             return [number for number, up in self._up.items() if up]
 
     def is_up(self, number: int) -> bool:
@@ -93,9 +121,7 @@ class Edges:
         with self._lock:
             return [number for number, up in self._up.items() if not up and number not in self._again]
 
-    def settle(
-        self, round_: int, message: Arrays, found: Mapping[int, tuple[Arrays, np.ndarray]], rate: float
-    ) -> Arrays:
+    def settle(self, round_: int, message: Arrays, found: Mapping[int, Message], rate: float) -> Arrays:
         """What to mix with in a round, `(neighbours, chains, …)` in every array, noted in the ledgers.
 
         In the place of a neighbour that is not mixed with stands the agent's own message, which moves nothing; what
@@ -104,7 +130,7 @@ class Edges:
         Args:
             round_: the round.
             message: the agent's own.
-            found: message and `heard` of the neighbours that came.
+            found: the messages of neighbours that came.
             rate: `β_k`.
         """
         others = tuple(np.empty((len(self._weights), *own.shape), own.dtype) for own in message)
@@ -112,8 +138,9 @@ class Edges:
             for place, (number, weight) in enumerate(self._weights.items()):
                 targets, ledger = message, self._ledger[number]
                 if self._up[number] and number in found:
-                    targets, heard = found[number]
-                    self.heard = np.maximum(self.heard, heard)
+                    targets = found[number].values
+                    self.heard = np.maximum(self.heard, found[number].heard)
+                    self._lives[number] = found[number].life
                     for own, target, moved in zip(message, targets, ledger, strict=True):
                         moved += rate * weight * (np.asarray(own, float) - target)
                 owed = self._owed.pop(number, None)
@@ -130,16 +157,19 @@ class Edges:
         """`(agents,)`: whose data counts in a round. News of an agent takes fewer rounds than there are agents."""
         return round_ - self.heard < self._num_agents
 
-    def ask(self, number: int) -> Arrays | None:
-        """The ledger to send with the wish to use a lost edge again; `None` if that is settled already."""
+    def ask(self, number: int) -> Wish | None:
+        """What to send with the wish to use a lost edge again; `None` if that is settled already."""
         with self._lock:
             if self._up[number] or number in self._again:
                 return None
             self._asking.add(number)
-            return _copied(self._ledger[number])
+            return self._wish(number)
 
-    def agreed(self, number: int, first: int, theirs: Arrays | None, own_round: int, their_round: int) -> bool:
-        """Take the answer to the wish to use an edge from round `first` on: `theirs` is the neighbour's ledger."""
+    def _wish(self, number: int) -> Wish:
+        return Wish(_copied(self._ledger[number]), self.life, self._lives[number])
+
+    def agreed(self, number: int, first: int, theirs: Wish | None, own_round: int, their_round: int) -> bool:
+        """Take the answer to the wish to use an edge from round `first` on."""
         with self._lock:
             self._asking.discard(number)
             if theirs is None or own_round + 1 >= first or self._up[number] or number in self._again:
@@ -147,36 +177,39 @@ class Edges:
             self._come_back(number, first, theirs, own_round, their_round)
             return True
 
-    def accept(self, number: int, first: int, theirs: Arrays, own_round: int, their_round: int) -> Arrays | None:
-        """Answer a neighbour's wish to use an edge from round `first` on: with the own ledger, or not at all.
+    def accept(self, number: int, first: int, theirs: Wish, own_round: int, their_round: int) -> Wish | None:
+        """Answer a neighbour's wish to use an edge from round `first` on: with the own one, or not at all.
 
         If both ask at the same time, the wish of the one with the lower number holds.
         """
         with self._lock:
             if own_round + 1 >= first or (number in self._asking and self._agent < number):
                 return None
-            mine = _copied(self._ledger[number])
+            mine = self._wish(number)
             self._up[number] = False
             self._come_back(number, first, theirs, own_round, their_round)
             return mine
 
-    def _come_back(self, number: int, first: int, theirs: Arrays, own_round: int, their_round: int) -> None:
+    def _come_back(self, number: int, first: int, theirs: Wish, own_round: int, their_round: int) -> None:
         self._again[number] = first
-        self._compare(number, theirs)
+        if theirs.known not in (0, self.life) or self._lives[number] not in (0, theirs.life):
+            self._begin_anew(number, first)
+        else:
+            self._compare(number, theirs.ledger)
+        self._lives[number] = theirs.life
         if their_round - own_round > AHEAD:
             self._jump = max(self._jump, their_round)
 
-    def _compare(self, number: int, theirs: Arrays) -> None:
-        """Owe half of what the two ledgers do not agree on; the other half is the neighbour's to add.
+    def _begin_anew(self, number: int, first: int) -> None:
+        """Forget what has flowed: one end has lost its memory, and its position with it."""
+        self._ledger[number] = tuple(np.zeros_like(one) for one in self._ledger[number])
+        self._owed.pop(number, None)
+        self.anew[number] = first
 
-        A ledger of zeros is that of an agent that begins anew: both begin one, as nothing of what had flowed to it is
-        there any more.
-        """
-        mine = self._ledger[number]
-        if not (any(one.any() for one in mine) and any(one.any() for one in theirs)):
-            self._ledger[number] = tuple(np.zeros_like(one) for one in mine)
-            return
-        self._owed[number] = tuple((own + their) / 2 for own, their in zip(mine, theirs, strict=True))
+    def _compare(self, number: int, theirs: Arrays) -> None:
+        """Owe half of what the two ledgers do not agree on; the other half is the neighbour's to add."""
+        both = zip(self._ledger[number], theirs, strict=True)
+        self._owed[number] = tuple((mine + their) / 2 for mine, their in both)
 
     def must_jump(self, round_: int) -> bool:
         """Whether a neighbour is so far ahead that this node takes up its round."""

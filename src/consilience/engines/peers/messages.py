@@ -1,7 +1,7 @@
 """What agents tell each other in a round, as bytes: a small header in MessagePack, then the numbers as they are.
 
     4 bytes     length of the header, little-endian
-    header      version, run, sender, round, durable round, dtype and shape of each array
+    header      version, run, sender, round, durable round, lives of both ends, dtype and shape of each array
     heard       4 bytes for each agent: its latest round that reached the sender (if nodes continue without others)
     the rest    the numbers of all arrays, little-endian
 
@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-VERSION = 2
+VERSION = 3
 _LONGEST_HEADER = 512
+LONGEST_LIFE = 2**62
 
 
 class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -30,6 +31,8 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     sender: int
     round: int
     durable: int
+    life: int
+    known: int
     arrays: list[tuple[str, list[int]]]
 
 
@@ -44,6 +47,10 @@ class Message(NamedTuple):
     """One array `(chains, …)` for each leaf of the sampler's message."""
     heard: np.ndarray = np.zeros(0, np.int64)
     """`(agents,)`: the latest round of each agent that has reached the sender; empty if nobody counts them."""
+    life: int = 0
+    """A number that the sender chose when it began; another one says that it has lost all memory."""
+    known: int = 0
+    """In a wish for an edge, the receiver's life in which the sender last used it; 0 if it did not."""
 
 
 class Rejected(NamedTuple):
@@ -88,7 +95,16 @@ class Codec:
     def encode(self, message: Message) -> bytes:
         """A message as bytes."""
         header = msgspec.msgpack.encode(
-            _Header(VERSION, self.run, message.sender, message.round, message.durable, self._announced)
+            _Header(
+                VERSION,
+                self.run,
+                message.sender,
+                message.round,
+                message.durable,
+                message.life,
+                message.known,
+                self._announced,
+            )
         )
         parts = [len(header).to_bytes(4, "little"), header, message.heard.astype("<i4").tobytes()]
         for values, (_, little, _) in zip(message.values, self._layout, strict=True):
@@ -122,7 +138,7 @@ class Codec:
             place += size
         if not all(np.isfinite(one).all() for one in values):
             return Rejected("it holds numbers that are not finite")
-        return Message(header.sender, header.round, header.durable, tuple(values), heard)
+        return Message(header.sender, header.round, header.durable, tuple(values), heard, header.life, header.known)
 
     def decode_all(self, payload: Any, sender: int) -> list[Message | Rejected]:
         """The messages in what `join` made; after one that does not fit, nothing more is read."""
@@ -159,6 +175,8 @@ class Codec:
             return Rejected(f"its round {header.round} is none of this run's")
         if not 0 <= header.durable <= header.round:
             return Rejected(f"its durable round {header.durable} is not before its round {header.round}")
+        if not (0 <= header.life <= LONGEST_LIFE and 0 <= header.known <= LONGEST_LIFE):
+            return Rejected("its life is none")
         if header.arrays != self._announced:
             return Rejected(f"it holds {_shown(header.arrays)}, expected {_shown(self._announced)}")
         return None

@@ -74,7 +74,7 @@ class Node:
         )  # fmt: skip
         entries = {**plan.model_dump(mode="json"), **common}
         self.wire = Wire(settings.agent, codec, self.rounds, self.members, entries, self.time)
-        self.wire.status, self.wire.stopped_by = self.status, self.stop_for
+        self.wire.status, self.wire.told = self.status, self._hear
         self.rejoining = Rejoining(self.rounds, self.members, self.wire, self.time)
         self.storage = Storage(
             np.array([settings.agent]), slice(0, 1), 1, (DISTANCE,), plan.num_steps, presence=continues
@@ -97,6 +97,14 @@ class Node:
         self._left.set()
         self.wire.close()
 
+    def _hear(self, notice: Notice) -> None:
+        """Take a last word: stop, or lose the one that said it if nodes continue and this one has begun."""
+        if not self.rounds.continues or notice.ends_all or self.rounds.round == 0:
+            self.stop_for(notice)
+        elif notice.agent in self.rounds.neighbours and self.rounds.edges.is_up(notice.agent):
+            log.error("agent %d cannot continue: %s", notice.agent, notice.reason)
+            self.rounds.edges.lose(notice.agent)
+
     def stop_for(self, notice: Notice) -> None:
         """Stop, since the network cannot continue; the first reason counts."""
         if self.notice is None:
@@ -115,7 +123,7 @@ class Node:
     def spread(self, connect: Connect, seconds: float) -> None:
         """Tell the neighbours why the network cannot continue, until each has said it too or so long has passed."""
         assert self.notice is not None
-        self.wire.open(connect)
+        self.time.beside(lambda: self.wire.open(connect))  # beside: a relay that is away would hold it up
         deadline = self.time.now() + seconds
         while self.time.now() < deadline:
             self.wire.tell(self.notice)
@@ -206,7 +214,7 @@ class Node:
                 self.stop_for(Notice(self.settings.agent, (
                     f"what agent {number} says in round {k:,} is {times:.3g} times as far away as it was at most in "
                     "the first rounds after burn-in: ask its operator what has changed"
-                )))  # fmt: skip
+                ), ends_all=True))  # fmt: skip
         self.rounds.doubted.clear()
 
     def _prepare(self, sampler: Any, k: int) -> Prepared:
@@ -238,8 +246,8 @@ class Node:
                     last_sign[number] = self.time.now()
                 else:
                     self.wire.revive(number)
-                if number in self.wire.gone and not rounds.continues:
-                    self.stop_for(Notice(self.settings.agent, self._cannot_recover(number)))
+                if not rounds.continues and self._is_gone(number, k):
+                    self.stop_for(Notice(self.settings.agent, self._cannot_recover(number, k)))
                     return False
                 if rounds.continues and self._is_lost(number, k, answered, last_sign[number]):
                     rounds.edges.lose(number)
@@ -253,15 +261,22 @@ class Node:
 
     def _is_lost(self, number: int, k: int, answered: bool, last_sign: float) -> bool:
         """Whether a neighbour is silent, has continued by itself, or sends what cannot be used."""
+        gone = self.wire.gone.pop(number, None) is not None
         if not self.rounds.inbox.wait(k, 0.0, [number]):
             return False
-        ahead = answered and (self.rounds.inbox.latest[number] > k or number in self.wire.gone)
-        self.wire.gone.pop(number, None)
+        ahead = answered and (self.rounds.inbox.latest[number] > k or gone)
         silent = k > 0 and self.time.now() - last_sign > self.settings.patience  # the first round waits for all
         return ahead or silent or not self.members.is_believed(number)
 
-    def _cannot_recover(self, number: int) -> str:
-        own, k = self.settings.agent, self.wire.gone[number]
+    def _is_gone(self, number: int, k: int) -> bool:
+        """Whether a neighbour says twice that it no longer has a message, and it has not come meanwhile."""
+        if self.wire.gone.pop(number, None) is None:
+            return False
+        self.wire.ask_for_messages(number, k)
+        return self.wire.gone.pop(number, None) is not None and bool(self.rounds.inbox.wait(k, 0.0, [number]))
+
+    def _cannot_recover(self, number: int, k: int) -> str:
+        own = self.settings.agent
         return (
             f"agent {own} needs what agent {number} said in round {k:,}, and agent {number} no longer has it. The "
             f"run directory of agent {own} or of agent {number} was lost or damaged: restore it from a copy and "

@@ -19,17 +19,19 @@ class Notice(NamedTuple):
 
     agent: int
     reason: str
+    ends_all: bool = False
+    """Whether nodes that could continue without that agent are to stop too."""
 
     def encode(self, run: str) -> bytes:
         """As bytes, for the members of a run."""
-        return json.dumps({"run": run, "agent": self.agent, "reason": self.reason[:_LONGEST_REASON]}).encode()
+        return json.dumps({**self._asdict(), "run": run, "reason": self.reason[:_LONGEST_REASON]}).encode()
 
 
 def read_notice(content: bytes, run: str, num_agents: int) -> Notice | None:
     """The notice in some bytes; `None` if it is none of this run's.
 
     >>> read_notice(Notice(3, "its disk is lost").encode("abc"), "abc", 5)
-    Notice(agent=3, reason='its disk is lost')
+    Notice(agent=3, reason='its disk is lost', ends_all=False)
     >>> read_notice(b"nonsense", "abc", 5)
     """
     found = read_object(content)
@@ -38,4 +40,5 @@ def read_notice(content: bytes, run: str, num_agents: int) -> Notice | None:
         return None
     if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:
         return None
-    return Notice(agent, "".join(letter if letter.isprintable() else " " for letter in reason))
+    plain = "".join(letter if letter.isprintable() else " " for letter in reason)
+    return Notice(agent, plain, found.get("ends_all") is True)

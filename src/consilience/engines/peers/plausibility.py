@@ -29,15 +29,20 @@ class Plausibility:
     """
 
     def __init__(self, num_neighbours: int, plan: Plan) -> None:
-        length = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, (plan.num_steps - plan.burn_in) // 10))
-        self.learned = range(plan.burn_in, plan.burn_in + length)
-        """The rounds whose distances are taken for honest ones."""
+        self.length = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, (plan.num_steps - plan.burn_in) // 10))
+        """In how many rounds distances are taken for honest ones."""
+        self.first = np.full(num_neighbours, plan.burn_in)
+        """The first of them, for each edge; part of checkpoints."""
         self.widest = np.zeros(num_neighbours)
         """The widest distance of each edge in those rounds, over all chains; part of checkpoints."""
 
+    def begin_anew(self, place: int, round_: int) -> None:
+        """Learn an edge's distances again, from a round on: one end is a new one."""
+        self.first[place], self.widest[place] = round_, 0.0
+
     def limit(self, place: int, round_: int) -> float:
         """How far the messages of an edge may be apart in a round."""
-        known = round_ >= self.learned.stop and self.widest[place] > 0
+        known = round_ >= self.first[place] + self.length and self.widest[place] > 0
         return FACTOR * float(self.widest[place]) if known else np.inf
 
     def distances(self, place: int, round_: int, own: Arrays, theirs: Arrays) -> np.ndarray:
@@ -47,7 +52,7 @@ class Plausibility:
         largest = apart.max(1, initial=0.0)
         scale = np.where(largest > 0, largest, 1.0)  # the squares of 1e200 are no numbers
         found = scale * np.sqrt(np.square(apart / scale[:, None]).sum(1))
-        if round_ in self.learned:
+        if self.first[place] <= round_ < self.first[place] + self.length:
             self.widest[place] = max(self.widest[place], found.max())
         return found
 

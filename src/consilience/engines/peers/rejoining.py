@@ -6,6 +6,7 @@ import logging
 import threading
 
 from consilience.engines.peers.clock import Clock
+from consilience.engines.peers.edges import Wish
 from consilience.engines.peers.membership import Membership
 from consilience.engines.peers.messages import Message
 from consilience.engines.peers.rounds import Rounds
@@ -62,15 +63,15 @@ class Rejoining:
         rounds, wire = self._rounds, self._wire
         own, latest = rounds.round, rounds.inbox.latest[number]
         first = max(own, latest) + margin
-        ledger = rounds.edges.ask(number) if first < self._num_rounds else None
-        if ledger is None:
+        mine = rounds.edges.ask(number) if first < self._num_rounds else None
+        if mine is None:
             return False
-        wish = wire.codec.encode(Message(wire.agent, first, own, ledger, rounds.heard()))
+        wish = wire.codec.encode(Message(wire.agent, first, own, mine.ledger, rounds.heard(), mine.life, mine.known))
         answer = wire.ask(number, f"edge/{wire.agent}", wish)
         found = wire.codec.decode(answer, number) if answer else None
         theirs, their_round = None, 0
         if isinstance(found, Message) and found.round == first:
-            theirs, their_round = found.values, found.durable
+            theirs, their_round = Wish(found.values, found.life, found.known), found.durable
         won = rounds.edges.agreed(number, first, theirs, rounds.round, their_round)
         if won:
             self._tell(number, first)
@@ -84,11 +85,14 @@ class Rejoining:
         if not isinstance(wish, Message) or self._num_rounds in (rounds.round, wish.round):
             return None
         own = rounds.round
-        mine = rounds.edges.accept(number, wish.round, wish.values, own, wish.durable)
+        theirs = Wish(wish.values, wish.life, wish.known)
+        mine = rounds.edges.accept(number, wish.round, theirs, own, wish.durable)
         if mine is None:
             return None
         self._tell(number, wish.round)
-        return wire.codec.encode(Message(wire.agent, wish.round, min(own, wish.round), mine, rounds.heard()))
+        return wire.codec.encode(
+            Message(wire.agent, wish.round, min(own, wish.round), mine.ledger, rounds.heard(), mine.life, mine.known)
+        )
 
     def _tell(self, number: int, first: int) -> None:
         log.info("agent %d uses the edge to agent %d again from round %d", self._wire.agent, number, first)

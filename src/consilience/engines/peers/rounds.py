@@ -25,8 +25,8 @@ class NodeState(NamedTuple):
     """The sampler's state of this agent in every chain."""
     edges: EdgeRecord | None
     """Of a node that continues without lost neighbours."""
-    widest: np.ndarray
-    """`(neighbours,)` how far apart the messages of each edge were at most when all was well."""
+    usual: tuple[np.ndarray, np.ndarray]
+    """`(neighbours,)` how far apart the messages of each edge were at most when all was well, and from when on."""
 
 
 class Rounds:
@@ -58,14 +58,18 @@ class Rounds:
 
     def state(self, sampler: Any) -> NodeState:
         """What a checkpoint holds now."""
-        return NodeState(sampler, self.edges.record() if self.continues else None, self.plausibility.widest.copy())
+        return NodeState(sampler, self.edges.record() if self.continues else None, self._usual())
+
+    def _usual(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.plausibility.widest.copy(), self.plausibility.first.copy()
 
     def start_at(self, first_round: int, state: NodeState | None) -> None:
         """Take up the rounds at one of them; the state is that of a checkpoint."""
         self.round = self.durable = first_round
         self.inbox = Inbox(self.neighbours, first_round, self._clock)
         if state is not None:
-            self.plausibility.widest = np.array(state.widest, float)
+            widest, first = state.usual
+            self.plausibility.widest, self.plausibility.first = np.array(widest, float), np.array(first, int)
             if state.edges is not None:
                 self.edges.restore(state.edges)
 
@@ -89,10 +93,13 @@ class Rounds:
 
     def _others(self, k: int, message: Arrays, prepared: Prepared) -> Arrays:
         """The neighbours' messages of a round, `(neighbours, chains, …)` in every array."""
-        found = {number: self._judged(k, message, one) for number, one in self.inbox.take(k).items()}
+        for number, first in list(self.edges.anew.items()):
+            self.plausibility.begin_anew(self.neighbours.index(number), first)
+            del self.edges.anew[number]
+        taken = self.inbox.take(k)
+        found = {number: self._judged(k, message, one) for number, one in taken.items() if self.edges.is_up(number)}
         if self.continues:
-            came = {number: (one.values, one.heard) for number, one in found.items()}
-            return self.edges.settle(k, message, came, self.step.edge_rate(prepared) or 0.0)
+            return self.edges.settle(k, message, found, self.step.edge_rate(prepared) or 0.0)
         if not found:
             return tuple(np.zeros((0, *own.shape), own.dtype) for own in message)
         return tuple(np.stack(same) for same in zip(*(one.values for one in found.values()), strict=True))
@@ -101,6 +108,9 @@ class Rounds:
         """A neighbour's message as it is used: if it is implausible, noted, and cut if nodes do that."""
         place, found = self.neighbours.index(one.sender), self.plausibility
         distances, limit = found.distances(place, k, message, one.values), found.limit(place, k)
+        back = self.edges.returned[one.sender]
+        if back >= 0 and k < back + found.length:  # they may have gone far apart meanwhile
+            return one
         if distances.max() <= limit:
             return one
         self.doubted.append((one.sender, float(distances.max() / found.widest[place])))

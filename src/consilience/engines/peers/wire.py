@@ -26,6 +26,7 @@ from consilience.engines.peers.transport import LONGEST_OBJECT, Connect, Handler
 log = logging.getLogger("consilience.peers")
 _SLOWEST_LINE = 125_000  # bytes a second, with which a message must still come in time
 _LEAST_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
 _ENVELOPE_BYTES = 65_536  # what several messages in one answer have beside their numbers
 GONE = b"gone"
 """The answer to a question for a message that was made, and is no longer kept."""
@@ -54,7 +55,7 @@ class Wire:
         self.rounds, self.members, self._clock = rounds, members, clock
         self.counts: Counter[str] = Counter()
         self.status: Callable[[], dict[str, Any]] = dict
-        self.stopped_by: Callable[[Notice], None] = lambda notice: None
+        self.told: Callable[[Notice], None] = lambda notice: None
         self.told_by: set[int] = set()
         """The neighbours that have said that the network cannot continue."""
         self.gone: dict[int, int] = {}
@@ -65,63 +66,79 @@ class Wire:
         self._opening = threading.Lock()
         self._last_sign = dict.fromkeys(rounds.neighbours, 0.0)
         self._opened_at = 0.0
+        self._ask_seconds = _LEAST_SECONDS + codec.longest / _SLOWEST_LINE
 
     def open(self, connect: Connect) -> None:
         """Join the network."""
         self._connect, self._opened_at = connect, self._clock.now()
         longest = max(self.codec.longest + MOST_BYTES, LONGEST_OBJECT) + _ENVELOPE_BYTES
-        self._transport = connect(
-            Handlers(self.receive, self.answer, self.members.change, self._hear_notice, longest)
-        )
+        self._transport = connect(Handlers(self.receive, self.answer, self._change, self._hear_notice, longest))
 
     def close(self) -> None:
         """Leave it."""
-        with self._opening:
-            self._connect = None
-            if self._transport is not None:
-                self._transport.close()
+        self._connect = None
+        if self._opening.acquire(timeout=_CLOSE_SECONDS):  # who opens for longer than that ends with the process
+            transport, self._transport = self._transport, None
+            self._opening.release()
+            if transport is not None:
+                transport.close()
+
+    def _change(self, number: int, here: bool) -> None:
+        self._last_sign[number] = self._clock.now()
+        self.members.change(number, here)
 
     def revive(self, number: int) -> None:
         """Open the connections anew if a neighbour is said to be here and nothing has come of it for long.
 
         A line may be dead in one direction, or for all but small messages; a new connection finds that out.
         """
-        silent_since = max(self._last_sign[number], self._opened_at)
-        if number not in self.members.here or self._clock.now() - silent_since < DEAF_SECONDS:
+        silent = self._clock.now() - max(self._last_sign[number], self._opened_at)
+        said_here = number in self.members.here or self._transport is None
+        if not said_here or silent < max(DEAF_SECONDS, 3 * self._ask_seconds) or self._opening.locked():
             return
+        log.warning(
+            "agent %d hears nothing of agent %d, which is said to be here: it connects anew", self.agent, number
+        )
+        self._opened_at = self._clock.now()
+        self._clock.beside(self._open_anew)  # not here: a relay that is away would hold up the rounds
+
+    def _open_anew(self) -> None:
         with self._opening:
-            if self._connect is None or self._transport is None:
-                return
-            log.warning(
-                "agent %d hears nothing of agent %d, which is said to be here: it connects anew", self.agent, number
-            )
-            self._transport.close()
-            self.members.here.clear()
-            self.open(self._connect)
+            transport, self._transport, connect = self._transport, None, self._connect
+            try:
+                if transport is not None:
+                    transport.close()
+                if connect is not None:
+                    self.members.here.clear()
+                    self.open(connect)
+            except Exception as error:  # a port that is taken, a file that is gone: it is said, and tried again later
+                log.error("agent %d cannot connect: %s", self.agent, error)
 
     def say(self, k: int, message: Arrays) -> None:
         """Publish the message of a round, and keep it for neighbours that may have to ask for it."""
         self.rounds.outbox.keep(k, message)
         content = self._encoded(k, message)
-        if self._transport is not None:
-            self._transport.publish(content)
+        transport = self._transport
+        if transport is not None:
+            transport.publish(content)
             self.counts["sent"] += 1
             self.counts["bytes_sent"] += len(content)
 
     def say_done(self) -> None:
         """Tell the neighbours that all rounds are made, by a message of the round after the last."""
-        if self._transport is not None:
+        transport = self._transport
+        if transport is not None:
             nothing = tuple(np.zeros(shape) for shape, _ in self.codec.arrays)
-            self._transport.publish(self._encoded(self.codec.num_rounds, nothing))
+            transport.publish(self._encoded(self.codec.num_rounds, nothing))
 
     def _encoded(self, k: int, values: Arrays) -> bytes:
         durable = min(self.rounds.durable, k)
-        return self.codec.encode(Message(self.agent, k, durable, values, self.rounds.heard()))
+        return self.codec.encode(Message(self.agent, k, durable, values, self.rounds.heard(), self.rounds.edges.life))
 
     def ask(self, number: int, what: str, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers, if it does in time."""
-        seconds = _LEAST_SECONDS + self.codec.longest / _SLOWEST_LINE
-        answer = None if self._transport is None else self._transport.ask(number, what, seconds, content)
+        transport = self._transport
+        answer = None if transport is None else transport.ask(number, what, self._ask_seconds, content)
         if answer is not None:
             self._last_sign[number] = self._clock.now()
         return answer
@@ -143,14 +160,15 @@ class Wire:
 
     def tell(self, notice: Notice) -> None:
         """Tell the neighbours that the network cannot continue."""
-        if self._transport is not None:
-            self._transport.notify(notice.encode(self.codec.run))
+        transport = self._transport
+        if transport is not None:
+            transport.notify(notice.encode(self.codec.run))
 
     def _hear_notice(self, number: int, content: bytes) -> None:
         found = read_notice(content, self.codec.run, len(self.members.present))
         if found is not None:
             self.told_by.add(number)
-            self.stopped_by(found)
+            self.told(found)
 
     def receive(self, number: int, content: bytes) -> None:
         """Take in what a neighbour published."""
@@ -190,8 +208,9 @@ class Wire:
         return self.answers[kind](int(number), content)
 
     def _kept_since(self, round_: int, content: bytes) -> bytes:
+        made = self.rounds.round  # before the messages are looked at: one may be made meanwhile
         kept = self.rounds.outbox.since(round_)
-        if round_ < self.rounds.round and (not kept or kept[0][0] > round_):
+        if round_ < made and (not kept or kept[0][0] > round_):
             log.error("agent %d is asked for its message of round %d, which it no longer has", self.agent, round_)
             return GONE
         return join(self._encoded(k, values) for k, values in kept)

@@ -122,8 +122,9 @@ class ZenohTransport:
 
     def close(self) -> None:
         """Leave the network."""
-        for one in self._declared:
-            one.undeclare()
+        with contextlib.suppress(self._zenoh.ZError):  # closed before
+            for one in self._declared:
+                one.undeclare()
         self._session.close()
 
 
