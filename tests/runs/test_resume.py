@@ -118,6 +118,7 @@ def test_a_digest_that_differs_is_damage(tmp_path, caplog):
     assert found.state.tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow(reason="one more run with many checkpoints")
 def test_a_write_that_fails_once_spoils_nothing_that_comes_later(whole, tmp_path, monkeypatch):
     """The segment after the failed one must not take its place; resumed, the draws are the right ones."""
     write, calls = GrowingGroup.write, []
@@ -240,6 +241,7 @@ def test_a_directory_that_nobody_may_write_to_is_told(tmp_path, monkeypatch):
         cs.resume(tmp_path / "run", PROBLEM)
 
 
+@pytest.mark.slow(reason="one more run")
 def test_draws_whose_file_is_gone_are_named(tmp_path):
     run = cs.sample(PROBLEM, PLAN.replace(num_steps=2_000), tmp_path / "run")
     (run.path / "draws.zarr" / "posterior" / "w" / "c" / "0" / "0" / "0" / "0").unlink()

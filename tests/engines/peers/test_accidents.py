@@ -146,7 +146,7 @@ def lose_run(lab):
 @pytest.mark.parametrize("lose", [
     pytest.param(lose_outbox, marks=pytest.mark.slow(reason="one more network with many checkpoints")),
     pytest.param(lose_checkpoints, marks=pytest.mark.slow(reason="one more network with many checkpoints")),
-    lose_run,
+    pytest.param(lose_run, marks=pytest.mark.slow(reason="one more network with many checkpoints")),
 ])  # fmt: skip
 def test_a_network_that_waits_ends_when_a_state_is_lost(laboratory, monkeypatch, lose):
     lab = laboratory(plan_of(400), checkpoint_seconds=1e-6)

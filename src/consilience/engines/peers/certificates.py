@@ -147,8 +147,8 @@ def _signed(
     authority: tuple[Any, Any] | None,
     hosts: list[str],
     valid_days: float,
-    like: Any | None = None,
-    key: Any | None = None,
+    like: Any = None,
+    key: Any = None,
 ) -> tuple[Any, Any]:
     """A certificate and its key: a new pair for a name and hosts, or one `like` another, for the same public key."""
     from cryptography import x509
