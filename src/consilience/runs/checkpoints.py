@@ -60,7 +60,8 @@ class Checkpoints:
                 sync_since(self.path / str(step), 0.0)
                 sync(self.path)
         except Exception as error:  # a full disk comes as one of several kinds from the layers below
-            raise OSError(f"the checkpoint at step {step} was refused ({_first_line(error)})") from error
+            reason = f"the checkpoint at step {step} was refused ({_first_line(error)})"
+            raise OSError(getattr(error, "errno", None), reason) from error
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that reads back whole, or `None`; damaged ones are reported and put aside."""
