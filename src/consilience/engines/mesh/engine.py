@@ -341,13 +341,14 @@ class MeshSimulation:
         }
         tables = jax.tree.map(lambda leaf: leaf[0], held.tables)
         data, size = self._data.rows, self.model.slice_size
-        own_entries = jnp.arange(size) < jnp.array([group.parameters.size for group in self.parameters.groups])[:, None]
+
+        own_sizes = np.array([group.parameters.size for group in self.parameters.groups])
 
         def noise(steps: jax.Array) -> jax.Array:
             numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype, self.model.first())
             if held.groups is not None:
-                shape = (-1, *held.groups.shape, size)
-                numbers = (numbers.reshape(shape) * own_entries[held.groups]).reshape(-1)
+                entries = jnp.arange(size) < jnp.asarray(own_sizes)[held.groups][:, None]
+                numbers = (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
             return self.model.without_filling(numbers)
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
