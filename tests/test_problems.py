@@ -79,7 +79,7 @@ def test_pytrees_become_named_variables():
     problem = simple(init=lambda key: {"b": jnp.zeros(3), "a": {"c": jnp.ones((2, 2))}}, log_likelihood=None)
     parameters = Parameters.of(problem, jnp.float32)
     assert parameters.names == ("a.c", "b")
-    assert parameters.offsets == [0, 4, 7]
+    assert [(part.start, part.stop) for part in parameters.parts] == [(0, 4), (4, 7)]
     tree = parameters.unravel(jnp.arange(7.0))
     assert tree["a"]["c"].shape == (2, 2)
     assert tree["b"].tolist() == [4.0, 5.0, 6.0]

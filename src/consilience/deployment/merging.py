@@ -2,7 +2,7 @@
 
 A node's directory holds its own agent's draws. Where all of them are in one place, the draws that every node has, by
 their numbers, become one run of the whole network. They are copied a block at a time, and the consensus error is
-computed from them on the way. The data is needed only for what an experiment compares and for the theory; without it
+computed from them on the way, from shared parameters as they are stored, on the constrained scale. The data is needed only for what an experiment compares and for the theory; without it
 both are left out.
 """
 
@@ -23,7 +23,7 @@ from consilience.experiments.finishing import finish_run
 from consilience.kernel.consensus import consensus_error
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.runs.directory import FORMAT, RunDirectory, create_metrics
+from consilience.runs.directory import FORMAT, RunDirectory, create_metrics, private_names
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
 from consilience.runs.growing import GrowingGroup, Variable
 from consilience.runs.provenance import provenance
@@ -180,7 +180,7 @@ def _copy_draws(draft: Path, nodes: Sequence[RunDirectory]) -> None:
     draws = _draw_group(draft / "draws.zarr", sources, len(places[0]))
     metrics = create_metrics(draft / "metrics.zarr", plan, ["consensus_error"], len(places[0]))
     growing = [str(name) for name, array in sources[0].variables.items() if "draw" in array.dims]
-    names = sources[0].attrs["parameters"]
+    names, private = sources[0].attrs["parameters"], private_names(sources[0])
     size = sum(int(np.prod(sources[0][name].shape[3:])) for name in names)
     block = max(1, _BLOCK_BYTES // (plan.num_chains * len(nodes) * size * np.dtype(plan.dtype).itemsize))
     for start in range(0, len(places[0]), block):
@@ -190,7 +190,7 @@ def _copy_draws(draft: Path, nodes: Sequence[RunDirectory]) -> None:
         ]
         values = {name: _together(name, parts) for name in growing}
         draws.append(values)
-        error = sum(_apart(values[name]) for name in names)
+        error = sum(_apart(values[name]) for name in names if name not in private)
         metrics.append({"consensus_error": np.asarray(error, plan.dtype), "step": values["step"]})
 
 
@@ -211,10 +211,25 @@ def _common_draws(numbers: Sequence[np.ndarray]) -> list[np.ndarray]:
 def _together(name: str, parts: Sequence[Any]) -> np.ndarray:
     """One variable of all nodes: side by side along `agent`, or that of the first where all are the same."""
     if "agent" in parts[0][name].dims:
-        return np.concatenate([part[name].to_numpy() for part in parts], parts[0][name].dims.index("agent"))
+        sizes = _widest(parts)
+        filled = [_filled(part[name].to_numpy(), [sizes[one] for one in part[name].dims[3:]]) for part in parts]
+        return np.concatenate(filled, parts[0][name].dims.index("agent"))
     if parts[0][name].dims == ("draw",):
         return parts[0][name].to_numpy()
     return np.stack([part[name].to_numpy() for part in parts])
+
+
+def _widest(sources: Sequence[Any]) -> dict[Any, int]:
+    """The size of every dimension where it is longest: nodes differ in how many private parameters they have."""
+    return {one: max(source.sizes[one] for source in sources) for one in sources[0].sizes}
+
+
+def _filled(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Values `(chains, agents, draws, …)` with as many entries as asked for; those that were missing are NaN."""
+    missing = [wanted - there for wanted, there in zip(sizes, values.shape[3:], strict=True)]
+    if not any(missing):
+        return values
+    return np.pad(values, [(0, 0)] * 3 + [(0, count) for count in missing], constant_values=np.nan)
 
 
 def _apart(values: np.ndarray) -> np.ndarray:
@@ -227,7 +242,7 @@ def _draw_group(path: Path, sources: Sequence[Any], num_draws: int) -> GrowingGr
     """A new group with the nodes' variables; what each node has for itself, as `participation`, gets an agent too."""
     growing, fixed = {}, {}
     for name, array in sources[0].variables.items():
-        dims, sizes = array.dims, {**sources[0].sizes, "agent": len(sources), "draw": num_draws}
+        dims, sizes = array.dims, {**_widest(sources), "agent": len(sources), "draw": num_draws}
         if "draw" in dims:
             own = dims if "agent" in dims or dims == ("draw",) else ("agent", *dims)
             growing[name] = Variable(own, tuple(sizes[one] for one in own), array.dtype)

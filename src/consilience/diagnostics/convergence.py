@@ -66,4 +66,5 @@ def _by_arviz(statistic: str, draws: np.ndarray) -> np.ndarray:
         warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major version on import
         import arviz
     function: Any = getattr(arviz, statistic)
-    return np.array([float(function(draws[..., column])) for column in range(draws.shape[-1])])
+    columns = [draws[..., column] for column in range(draws.shape[-1])]
+    return np.array([np.nan if np.isnan(one).any() else float(function(one)) for one in columns])

@@ -165,7 +165,7 @@ class Simulation:
     def _segment(
         self, state: Any, keys: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any
     ) -> tuple[Any, jax.Array, jax.Array]:
-        size = self.parameters.size
+        size, entries = self.parameters.size, self.parameters.entries
         shards, row_weights, scale = data
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
@@ -173,12 +173,17 @@ class Simulation:
             own = rows is not None or self._data.per_chain
             return self._gradients(positions, used, row_weights, scale, own)
 
+        def noise(steps: jax.Array) -> jax.Array:
+            numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype)
+            return numbers if entries is None else (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
+
         local = Local(
             shape=(*keys[Purpose.NOISE].shape, size),
-            noise=lambda steps: normals(keys[Purpose.NOISE], steps, size, self.dtype),
+            noise=noise,
             chosen_rows=partial(self._data.chosen_rows, keys[Purpose.BATCH]),
             gradients=gradients,
             disagreement=jax.vmap(self._disagreement),
             consensus_error=consensus_error,
+            private_start=self.parameters.private_start,
         )
         return run_segment(self.plan, self._sizes, self.dtype, local, state, first_step, num_steps, first_draw)

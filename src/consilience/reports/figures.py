@@ -161,13 +161,16 @@ def marginals(run: RunDirectory) -> Figure:
     figure, axes = _grid(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]
-        low, high = np.quantile(values, (0.001, 0.999))
+        low, high = np.nanquantile(values, (0.001, 0.999))  # agents may have fewer private parameters than others
         edges = np.linspace(low, high, 61)
         if not edges[-1] > edges[0]:
             edges = edges[0] + np.linspace(-0.5, 0.5, 61)
         for i in range(len(agents)):
-            flat = values[:, i].ravel()
-            height, _ = np.histogram(flat, edges, weights=np.tile(weights, len(values)), density=True)
+            flat, each = values[:, i].ravel(), np.tile(weights, len(values))
+            there = ~np.isnan(flat)
+            if not there.any():
+                continue
+            height, _ = np.histogram(flat[there], edges, weights=each[there], density=True)
             axis.stairs(height, edges, color=COLOURS[i % len(COLOURS)], linewidth=1.1, alpha=0.8)
         axis.set_title(_pretty(name))
         axis.set_yticks([])

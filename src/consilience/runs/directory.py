@@ -169,8 +169,9 @@ class RunDirectory:
         return [draws.isel(agent=place) for place in range(draws.sizes["agent"])]
 
     def network_average(self) -> xarray.Dataset:
-        """The draws of `w̄`, the average over agents, dimensions `(chain, draw, …)`."""
-        return self.draws.mean("agent")
+        """The draws of `w̄`, the average over agents, dimensions `(chain, draw, …)`; private parameters have none."""
+        draws = self.draws
+        return draws.drop_vars(private_names(draws)).mean("agent")
 
     def to_arviz(self) -> arviz.InferenceData:
         """The draws as ArviZ's InferenceData; `agent` is one more dimension of every variable."""
@@ -278,12 +279,19 @@ def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Stora
         "chain": (("chain",), np.arange(plan.num_chains)),
         "agent": (("agent",), np.array(storage.agents)),
     }
-    note = {
+    note: dict[str, Any] = {
         "coordinates": "step weight participation" if storage.presence else "step weight",
         "inference_library": "consilience",
         "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
     }
+    if parameters.private:
+        note["private"] = [name for name in parameters.names if name in parameters.private]
     GrowingGroup.create(path, "draw", variables, numbers, note, group="posterior")
+
+
+def private_names(draws: xarray.Dataset) -> list[str]:
+    """The parameters of a run's draws that are private to an agent."""
+    return list(draws.attrs.get("private", []))
 
 
 def create_metrics(path: Path, plan: Plan, names: Sequence[str], times: int) -> GrowingGroup:

@@ -317,12 +317,5 @@ def last_state(run: RunDirectory, stepper: Stepper) -> tuple[Any, int, dict[str,
 
 
 def by_variable(draws: np.ndarray, parameters: Parameters) -> dict[str, np.ndarray]:
-    """Split `(draws, chains, agents, size)` into variables `(chains, agents, draws, …)`."""
-    ordered = np.moveaxis(draws, 0, 2)
-    offsets = parameters.offsets
-    return {
-        name: ordered[..., start:stop].reshape(*ordered.shape[:3], *shape)
-        for name, shape, start, stop in zip(
-            parameters.names, parameters.shapes, offsets[:-1], offsets[1:], strict=True
-        )
-    }
+    """Split `(draws, chains, agents, size)` into variables `(chains, agents, draws, …)` on the constrained scale."""
+    return parameters.variables(np.moveaxis(draws, 0, 2), agent_axis=1)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from consilience.diagnostics import convergence, fitted_rate, weighted_mean
-from consilience.runs.directory import RunDirectory
+from consilience.runs.directory import RunDirectory, private_names
 
 SUMMARY_FORMAT = 2
 _MOST_AGENTS = 32
@@ -21,7 +21,8 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
     numbers = run.draws["agent"].to_numpy()
     agents = evenly(len(numbers), _MOST_AGENTS)
     draws, names = flat_draws(run, agents, _MOST_PARAMETERS)
-    weights = run.draw_weights
+    weights, private = run.draw_weights, private_names(run.draws)
+    own = np.array([name.partition("[")[0] in private for name in names])
     return {
         "format": SUMMARY_FORMAT,
         "problem": plan.problem or status["problem_name"],
@@ -43,7 +44,7 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
         "timing": status.get("timing", {}),
         **_consensus(run),
         "parameters": names,
-        **_by_agent(draws, weights, numbers[agents]),
+        **_by_agent(draws, weights, numbers[agents], own),
     }
 
 
@@ -93,7 +94,8 @@ def _consensus(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def _by_agent(draws: np.ndarray, weights: np.ndarray, agents: np.ndarray) -> dict[str, Any]:
+def _by_agent(draws: np.ndarray, weights: np.ndarray, agents: np.ndarray, private: np.ndarray) -> dict[str, Any]:
+    """Moments and mixing of each agent and of the average, of which parameters that are `private` have none."""
     mixing = convergence(draws)
     rows = [
         {
@@ -107,21 +109,26 @@ def _by_agent(draws: np.ndarray, weights: np.ndarray, agents: np.ndarray) -> dic
     return {
         "agents": rows,
         "network_average": {
-            **_moments(draws.mean(1), weights),
-            "rhat": _plain(mixing.rhat_average),
-            "ess": _plain(mixing.ess_average),
+            **_moments(_without(private, draws.mean(1)), weights),
+            "rhat": _plain(_without(private, mixing.rhat_average)),
+            "ess": _plain(_without(private, mixing.ess_average)),
         },
-        "rhat_across_agents": _plain(mixing.rhat_agents),
+        "rhat_across_agents": _plain(_without(private, mixing.rhat_agents)),
     }
 
 
-def _moments(draws: np.ndarray, weights: np.ndarray) -> dict[str, list[float]]:
+def _without(private: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values `(…, size)` of shared parameters; those of private ones are no numbers."""
+    return np.where(private, np.nan, values) if private.any() else values
+
+
+def _moments(draws: np.ndarray, weights: np.ndarray) -> dict[str, list[float | None]]:
     """Moments of one agent's draws `(chains, draws, size)`, in double precision."""
     exact = draws.astype(float)
     return {
-        "mean": exact.mean((0, 1)).tolist(),
-        "weighted_mean": weighted_mean(exact, weights, axis=1).mean(0).tolist(),
-        "standard_deviation": exact.std((0, 1)).tolist(),
+        "mean": _plain(exact.mean((0, 1))),
+        "weighted_mean": _plain(weighted_mean(exact, weights, axis=1).mean(0)),
+        "standard_deviation": _plain(exact.std((0, 1))),
     }
 
 

@@ -41,9 +41,11 @@ from consilience.engines.program import (
     segment_of,
     sizes_of,
 )
-from consilience.errors import ProblemError
+from consilience.errors import MeshError, ProblemError
 from consilience.kernel.consensus import consensus_error
 from consilience.kernel.curvature import largest_curvature
+from consilience.kernel.gradients import network_gradients
+from consilience.kernel.grouping import by_number, group_numbers
 from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
@@ -81,6 +83,7 @@ class MeshSimulation:
         self.dtype = jnp.dtype(plan.dtype)
         self.problem = own = self.team.attempt(lambda: self._own_part(problem))
         self.parameters = Parameters.of(own, self.dtype)
+        self._require_same_layout(team)
         self.model = ModelAxis(self.axes.model, self.parameters.size)
         sizes = sizes_in_line(own, self.layout, self.team)
         require_batches(sizes[np.argsort(self.layout.line)], plan)
@@ -88,10 +91,15 @@ class MeshSimulation:
         self.team.attempt(self._require_usable)
         self.exchange = Exchange.of(plan.graph, self.layout, self.dtype)
         self._padded_chains = self.axes.chains * -(-plan.num_chains // self.axes.chains)
-        self._gradients = self.model.gradients(own, self.parameters)
+        self._gradients = (
+            by_number(own, self.parameters, network_gradients)
+            if self.parameters.groups
+            else lambda _, made=self.model.gradients(own, self.parameters): made
+        )
         self._choose_sizes()
         self.held = self._data.on_devices(
-            self.mesh, self._data.host_arrays(self._padded_chains, self.exchange.tables)
+            self.mesh,
+            self._data.host_arrays(self._padded_chains, self.exchange.tables, group_numbers(self.parameters)),
         )
         self.storage = Storage(
             self.layout.line, self._own_agents, agents_per_group(plan.num_agents), ("consensus_error",),
@@ -112,6 +120,22 @@ class MeshSimulation:
             f"the problem has {problem.num_agents} shards but the graph has {self.plan.num_agents} agents: give "
             "every agent one shard"
         )
+
+    def _require_same_layout(self, team: ProcessTeam) -> None:
+        """Check that this mesh can hold the parameters, which one program treats on all devices."""
+        parameters = self.parameters
+        if parameters.private and self.axes.model > 1:
+            raise MeshError(
+                f"the problem has private parameters ({', '.join(sorted(parameters.private))}), which are not spread over "
+                "devices: leave model_devices out"
+            )
+        if team.size > 1:
+            differ = "private parameters of other lengths"
+            remedy = "use one process, or the engine peers, for agents that differ"
+            digest = hashlib.sha256(repr((parameters.names, parameters.shapes, len(parameters.groups))).encode())
+            team.require_same(differ, digest.digest(), remedy)
+            if parameters.groups:
+                raise MeshError(f"agents have private parameters of different lengths: {remedy}")
 
     def _require_usable(self) -> None:
         """Check the model where the agents of this process start, without the network."""
@@ -173,12 +197,35 @@ class MeshSimulation:
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step, on the devices."""
+        if not callable(self.problem.init):
+            return self._own_starts()
 
         def start(held: Held) -> Any:
             keys = agent_keys(self.plan.seed, Purpose.INIT, held.chain_numbers, held.agent_numbers)
             return each(self.plan.sampler.init)(self._start_of(keys))
 
         return jax.jit(self._on_each_device(start, (self._held_specs,), self._state_specs))(self.held)
+
+    def _own_starts(self) -> Any:
+        """The same where every agent starts by a function of its own: made here, then laid out on the devices."""
+        chains = np.minimum(np.arange(self._padded_chains), self.plan.num_chains - 1)
+        keys = agent_keys(self.plan.seed, Purpose.INIT, chains, self.agents[self._own_agents])
+        with jax.default_device(self.mesh.local_devices[0]):
+            start = initial_positions(self.problem, self.parameters, keys, self.dtype)
+            state = each(self.plan.sampler.init)(start)
+        places = self.layout.rank_at[self._data.devices].reshape(-1) - self._own_agents.start
+        filling = self.model.padded_size - self.parameters.size
+
+        def on_devices(kind: Leaf, leaf: jax.Array, shape: Any) -> jax.Array:
+            own = np.asarray(leaf)[:, places]
+            if kind is Leaf.VECTOR:
+                own = np.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, filling)])
+            return jax.make_array_from_process_local_data(shape.sharding, own, shape.shape)
+
+        return jax.tree.map(
+            lambda kind, *parts: jax.tree.map(lambda *leaves: on_devices(kind, *leaves), *parts),
+            self.plan.sampler.state_leaves, state, self.state_shapes(),
+        )  # fmt: skip
 
     def _start_of(self, keys: jax.Array) -> jax.Array:
         """This device's slice of where its agents start; whole vectors of one agent at a time, if it is a slice."""
@@ -295,13 +342,19 @@ class MeshSimulation:
         tables = jax.tree.map(lambda leaf: leaf[0], held.tables)
         data, size = self._data.rows, self.model.slice_size
 
+        own_sizes = np.array([group.parameters.size for group in self.parameters.groups])
+
         def noise(steps: jax.Array) -> jax.Array:
             numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype, self.model.first())
+            if held.groups is not None:
+                entries = jnp.arange(size) < jnp.asarray(own_sizes)[held.groups][:, None]
+                numbers = (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
             return self.model.without_filling(numbers)
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             own = rows is not None or data.per_chain
-            return self._gradients(positions, data.used(held.shards, rows), held.row_weights, held.scale, own)
+            used = data.used(held.shards, rows)
+            return self._gradients(held.groups)(positions, used, held.row_weights, held.scale, own)
 
         local = Local(
             shape=(chains.shape[0], agents.shape[0], size),
@@ -310,6 +363,7 @@ class MeshSimulation:
             gradients=gradients,
             disagreement=lambda messages: self.exchange.disagreement(messages, tables),
             consensus_error=lambda positions: self._consensus_error(positions, held.is_agent),
+            private_start=self.parameters.private_start,
         )
         return run_segment(self.plan, sizes, self.dtype, local, state, first_step, num_steps, first_draw)
 
