@@ -20,6 +20,7 @@ import numpy as np
 
 from consilience.engines.base import (
     Alone,
+    Gossiping,
     PlainForm,
     Segment,
     StateForm,
@@ -54,7 +55,7 @@ _MOST_GROUPS = 4
 _CHAINS_OF_A_GROUP = 4  # at most, up to 16 chains: smaller groups leave vector units idle, larger ones leave cores so
 
 
-class Simulation:
+class Simulation(Gossiping):
     """Samples every agent of every chain in this process."""
 
     segment_seconds = 0.4

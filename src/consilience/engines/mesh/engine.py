@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from consilience.engines.base import Segment, StateForm, Storage, Team, first_bad_step
+from consilience.engines.base import Gossiping, Segment, StateForm, Storage, Team, first_bad_step
 from consilience.engines.matching import require_batches, require_replicas
 from consilience.engines.mesh.checkpoints import MeshForm
 from consilience.engines.mesh.data import Held, MeshData, data_digest, sizes_in_line
@@ -59,7 +59,7 @@ _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "networkx", "orbax-checkpoint", 
 _DRAWS = Spec(None, "chains", "agents", "model")
 
 
-class MeshSimulation:
+class MeshSimulation(Gossiping):
     """Samples every agent of every chain on the devices of one process or of several.
 
     Args:

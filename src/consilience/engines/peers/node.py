@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.engines.base import Alone, PlainForm, Segment, StateForm, Storage, Team, leaves_are_finite
+from consilience.engines.base import Alone, Gossiping, PlainForm, Segment, StateForm, Storage, Team, leaves_are_finite
 from consilience.engines.peers.agent_step import AgentStep, Prepared
 from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.measurements import Stopwatch
@@ -40,7 +40,7 @@ _TELL_SECONDS = 0.3
 DISTANCE = "distance_to_neighbours"
 
 
-class Node:
+class Node(Gossiping):
     """The stepper of one agent; `problem` holds its own shard alone.
 
     Args:
