@@ -210,6 +210,9 @@ class Line:
                 content = codec.encode(said._replace(values=laboratory.lie[self._agent](said.round, said.values)))
         self._transport.publish(b"nonsense" if self._agent in laboratory.damage else content)
 
+    def send(self, neighbour, content):
+        self._transport.send(neighbour, content)
+
     def notify(self, content):
         self._transport.notify(content)
 
