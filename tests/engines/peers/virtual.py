@@ -75,6 +75,9 @@ class VirtualClock:
         if self._abandoned:
             raise AbandonedError
 
+    def whose_turn(self):
+        return self._mine.turn.name
+
     # --- what tests use ----------------------------------------------------------------------------------------
 
     def start(self, name, job):
