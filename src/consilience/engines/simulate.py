@@ -24,6 +24,7 @@ from consilience.engines.base import (
     PlainForm,
     Segment,
     StateForm,
+    Stepper,
     Storage,
     Team,
     first_bad_step,
@@ -39,6 +40,8 @@ from consilience.engines.program import (
     segment_of,
     sizes_of,
 )
+from consilience.engines.unison import OneProcess, Replicas
+from consilience.graphs.spanning import centre
 from consilience.kernel.consensus import consensus_error
 from consilience.kernel.curvature import largest_curvature
 from consilience.kernel.gradients import network_gradients
@@ -188,3 +191,11 @@ class Simulation(Gossiping):
             private_start=self.parameters.private_start,
         )
         return run_segment(self.plan, self._sizes, self.dtype, local, state, first_step, num_steps, first_draw)
+
+
+def simulation(problem: Problem, plan: Plan) -> Stepper:
+    """The stepper of a plan's sampler."""
+    if not plan.sampler.tunes_itself:
+        return Simulation(problem, plan)
+    require_matching(problem, plan)
+    return Replicas(problem, plan, OneProcess(plan.num_agents), centre(plan.graph))

@@ -6,6 +6,7 @@ of all chains; the first `num_warmup` steps warm up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -179,7 +180,7 @@ class Replicas:
         """What some moves leave behind, from buffers that may be longer."""
         warmup = max(0, self.plan.burn_in - first_step)
         shared, private = (values[warmup:num_steps] for values in (buffers.shared, buffers.private))
-        flat = np.concatenate([shared, private.reshape(*private.shape[:2], -1)], -1)
+        flat = np.concatenate([shared, private.reshape(*private.shape[:2], math.prod(private.shape[2:]))], -1)
         measured = {name: values[:num_steps] for name, values in buffers.measured.items()}
         steps = first_step + 1 + np.arange(num_steps)
         return Segment(first_step + num_steps, flat, self.plan.draws_after(first_step), steps, measured)
@@ -188,7 +189,7 @@ class Replicas:
         """Draws as arrays by name: shared ones `(chains, draws, …)`, private ones `(chains, agents here, draws, …)`."""
         split, agents = self.parameters.num_shared, len(self.place.agents)
         ordered = np.moveaxis(draws, 0, 1)  # chains, draws, entries
-        private = ordered[..., split:].reshape(*ordered.shape[:2], agents, -1).swapaxes(1, 2)
+        private = ordered[..., split:].reshape(*ordered.shape[:2], agents, self.parameters.size - split).swapaxes(1, 2)
         shared = np.broadcast_to(ordered[:, None, :, :split], (*private.shape[:3], split))
         found = self.parameters.variables(np.concatenate([shared, private], -1), agent_axis=1)
         return {name: values if name in self.parameters.private else values[:, 0] for name, values in found.items()}

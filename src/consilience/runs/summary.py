@@ -8,7 +8,7 @@ import numpy as np
 
 from consilience.diagnostics import convergence, fitted_rate, weighted_mean
 from consilience.diagnostics.convergence import bfmi
-from consilience.graphs import num_hops
+from consilience.graphs.spanning import num_hops
 from consilience.runs.convergence import shortcomings, verdict, warnings_of
 from consilience.runs.directory import RunDirectory, private_names
 from consilience.runs.posterior import entry_name, posterior_rows
@@ -131,7 +131,12 @@ def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -
 
     With `most`, at most so many parameters, evenly chosen.
     """
-    dataset = run.draws.isel(agent=agents)
+    dataset = run.draws
+    if "agent" in dataset.dims:
+        dataset = dataset.isel(agent=agents)
+    for name in dataset.attrs["parameters"]:
+        if "agent" not in dataset[name].dims:  # the same at all agents
+            dataset[name] = dataset[name].expand_dims(agent=agents, axis=1)
     entries = [
         (name, place) for name in dataset.attrs["parameters"] for place in np.ndindex(*dataset[name].shape[3:])
     ]

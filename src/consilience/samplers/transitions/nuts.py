@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import blackjax
+import blackjax.mcmc.hmc
 import jax
 import jax.numpy as jnp
 
@@ -23,7 +23,7 @@ def move(state: Replica, keys: Keys, network: Network, max_depth: int) -> tuple[
     step_size, mass = state.adaptation.step_size, state.adaptation.inverse_mass
 
     def one_chain(key: Any, position: Any, value: Any, gradient: Any) -> Any:
-        before = blackjax.hmc.HMCState(position, value, gradient)
+        before = blackjax.mcmc.hmc.HMCState(position, value, gradient)
         return kernel(key, before, density, step_size, mass, max_depth)
 
     after, info = jax.vmap(one_chain)(keys.chains, state.shared, state.log_density, state.gradient)
