@@ -29,6 +29,9 @@ _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
 
+_WATCHED = ("consensus_error", "distance_to_neighbours", "step_size", "acceptance_rate")
+"""What is shown of a run while it samples."""
+
 
 class Display:
     """Live progress and notes on standard error; without a terminal only the notes, and none if `quiet`."""
@@ -90,8 +93,10 @@ class Display:
                 task,
                 completed=step.step,
                 rate=f"{step.steps_per_second:,.0f} steps/s",
-                error=", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in step.metrics.items())
-                if plan.num_agents > 1
+                error=", ".join(
+                    f"{name.replace('_', ' ')} {value:.3g}" for name, value in step.metrics.items() if name in _WATCHED
+                )
+                if plan.num_agents > 1 or plan.sampler.tunes_itself
                 else "",
             )
             if step.step == step.num_steps:
@@ -182,6 +187,10 @@ def print_theory(described: Mapping[str, Any], page: Path) -> None:
         console.print(theory_report.slopes_in_words(described["plans"][0]), highlight=False, soft_wrap=True)
     if described["comparisons"]:
         console.print(theory_report.comparison_in_words(described), highlight=False, soft_wrap=True)
+    if "verdict" in summary and "results" not in summary:
+        console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
+        for warning in summary.get("warnings", ()):
+            console.print(f"Note: {warning}.", style="yellow", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
 
 
@@ -218,6 +227,10 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         records = [_flat(record) for record in summary["results"]]
         columns = {key.replace("_", " "): key for key in records[0]}
         shown = tables.rows(records, columns)
+    elif "posterior" in summary:
+        from consilience.reports.unison_report import posterior_table
+
+        shown = posterior_table(summary)
     else:
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
         shown = tables.agents(summary, extra)
@@ -230,6 +243,10 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         beside = f", the paper reports {paper}" if paper else ""
         floor = f"Sinkhorn distance {summary['sinkhorn']:.3f}; exact draws score {summary['sinkhorn_floor']:.3f}"
         console.print(f"\n{floor}{beside}.", highlight=False)
+    if "verdict" in summary and "results" not in summary:
+        console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
+        for warning in summary.get("warnings", ()):
+            console.print(f"Note: {warning}.", style="yellow", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
 
 

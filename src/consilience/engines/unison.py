@@ -228,8 +228,10 @@ class Replicas:
 
     @property
     def _here(self) -> tuple[Any, Any]:
-        """What programs are given of the agents that are here: their data and their numbers."""
-        return self._rows.arrays, jnp.asarray(self.place.agents)
+        """What programs are given of the agents that are here: their data, their numbers, their private entries."""
+        entries, shape = self.parameters.entries, (len(self.place.agents), self.parameters.size)
+        own = jnp.ones(shape) if entries is None else jnp.asarray(entries, jnp.float64)
+        return self._rows.arrays, (jnp.asarray(self.place.agents), own[:, self.parameters.num_shared :])
 
     def _program(self, function: Callable[..., Any]) -> Make:
         """A function of the network as a function of data, agents and the rest."""
@@ -247,7 +249,7 @@ class Replicas:
         potentials = network_potentials(self.problem, self.parameters)
         return NetworkSums(
             lambda positions: potentials(positions, *data, False), self.parameters.num_shared, self.plan.num_agents,
-            total, agents, self.root, vary,
+            total, *agents, self.root, vary,
         )  # fmt: skip
 
     def _keys(self, step: Any) -> Keys:
@@ -257,9 +259,7 @@ class Replicas:
         """The replica at the start."""
         split = self.parameters.num_shared
         shared = network.adopt(jnp.swapaxes(positions[..., :split], 0, 1))
-        entries = self.parameters.entries
-        filled = jnp.ones(positions.shape[1:]) if entries is None else jnp.asarray(entries, positions.dtype)
-        return start(self.sampler, network, self._keys(0), shared, positions[..., split:], filled[:, split:])
+        return start(self.sampler, network, self._keys(0), shared, positions[..., split:])
 
     def _moves(self, network: NetworkSums, state: Replica, first_step: Any, num_steps: Any) -> Any:
         """The replica after some moves, and what they left behind."""

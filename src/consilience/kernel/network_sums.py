@@ -36,6 +36,7 @@ class NetworkSums:
         total: the sum over everybody else.
         vary: marks what is the same everywhere as something that agents then make their own of.
         agents: `(agents here,)`, their numbers.
+        entries: `(agents here, p)`, 1 for each private parameter, 0 for what only fills the array.
         root: the agent whose replica counts where replicas could differ.
     """
 
@@ -44,6 +45,7 @@ class NetworkSums:
     num_agents: int
     total: Total
     agents: jax.Array
+    entries: jax.Array
     root: int = 0
     vary: Callable[[Any], Any] = lambda values: values
 

@@ -96,7 +96,23 @@ def in_unison(run: RunDirectory) -> dict[str, Any]:
         "adaptation": run.status.get("adaptation", {}),
         "parameters": list(dict.fromkeys(row["parameter"] for row in rows)),
         "posterior": rows,
-        "agents": [],
+        **_of_agents(rows, evenly(plan.num_agents, _MOST_AGENTS)),
+    }
+
+
+def _of_agents(rows: list[dict[str, Any]], agents: np.ndarray) -> dict[str, Any]:
+    """What each agent holds: the shared parameters, which are the same everywhere, and its own."""
+    known = {(row["parameter"], row.get("agent")): row for row in rows}
+    names = list(dict.fromkeys(row["parameter"] for row in rows))
+
+    def entries(agent: int | None) -> dict[str, Any]:
+        own = [known.get((name, None)) or known.get((name, agent)) or {} for name in names]
+        columns = {"mean": "mean", "weighted_mean": "mean", **{one: one for one in ("standard_deviation", "rhat", "ess")}}
+        return {column: [row.get(entry) for row in own] for column, entry in columns.items()}
+
+    return {
+        "agents": [{"agent": int(agent), **entries(int(agent))} for agent in agents],
+        "network_average": entries(None),
     }
 
 

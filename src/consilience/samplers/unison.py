@@ -49,6 +49,8 @@ class Network(Protocol):
     num_agents: int
     agents: Any
     """`(agents here,)` their numbers."""
+    entries: Any
+    """`(agents here, p)`: 1 for each private parameter, 0 for what only fills the array."""
 
     def evaluate(self, grid: Any, shared: Any, private: Any, ride: Ride) -> Evaluation:
         """The log-density at a position, by one sum."""

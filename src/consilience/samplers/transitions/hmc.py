@@ -149,7 +149,7 @@ def _momenta(keys: Keys, network: Network, mass: Any, own_mass: Any, state: Repl
         return jax.random.normal(jax.random.fold_in(key, 0), mass.shape), own
 
     shared, own = jax.vmap(one_chain)(keys.chains)
-    return shared / jnp.sqrt(mass), own / jnp.sqrt(own_mass)
+    return shared / jnp.sqrt(mass), own * network.entries / jnp.sqrt(own_mass)
 
 
 def _kinetic(inverse_mass: Any, momentum: Any) -> Any:

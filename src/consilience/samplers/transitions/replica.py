@@ -50,7 +50,7 @@ def evaluate_chains(network: Network, grid: Any, shared: Any, private: Any) -> A
     return jax.vmap(lambda w, z: network.evaluate(grid, w, z, nothing))(shared, private)
 
 
-def start(sampler: Unison, network: Network, keys: Keys, shared: Any, private: Any, real: Any) -> Replica:
+def start(sampler: Unison, network: Network, keys: Keys, shared: Any, private: Any) -> Replica:
     """The chains apart from each other, around where `init` lets them start.
 
     Each chain starts at a random place within `_RADIUS`; nearer, where the log-density there is none.
@@ -61,13 +61,12 @@ def start(sampler: Unison, network: Network, keys: Keys, shared: Any, private: A
         keys: of this moment.
         shared: `(chains, d)` where `init` lets shared parameters start.
         private: `(chains, agents here, p)` the same of private ones.
-        real: `(agents here, p)` which entries are parameters, and which only fill the array.
     """
 
     def apart(key: Any) -> tuple[Any, Any]:
         from_agents = jax.vmap(lambda agent: jax.random.fold_in(key, agent + 1))(network.agents)
         own = jax.vmap(lambda one: jax.random.uniform(one, private.shape[2:], minval=-1.0))(from_agents)
-        return jax.random.uniform(jax.random.fold_in(key, 0), shared.shape[1:], minval=-1.0), own * real
+        return jax.random.uniform(jax.random.fold_in(key, 0), shared.shape[1:], minval=-1.0), own * network.entries
 
     shifts = jax.vmap(apart)(keys.chains)
 
