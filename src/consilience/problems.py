@@ -7,8 +7,8 @@ agents is the posterior given everybody's data; `U_i = −log p(w|X_i)`. With a 
 
 always an estimate of the gradient of the **sum** over the agent's rows, never of a mean.
 
-A model may have **private** parameters `z_i`, an agent's own, which never leave it. Their density `p(z_i|w)` counts in
-full at their agent:
+A model may have **private** parameters `z_i`, an agent's own, which never leave it. Their density `p(z_i|w)` counts
+in full at their agent:
 
     U_i(w, z_i) = −log p(X_i|w, z_i) − log p(z_i|w) − (1/n) log p(w).
 """
@@ -52,8 +52,8 @@ class Problem:
     Attributes:
         log_likelihood: `(parameters, rows) -> (num_rows,)`, the log-likelihood of each row.
         log_prior: `parameters -> scalar`, the log-density of the whole prior (up to a constant).
-        init: `key -> parameters`, where an agent starts; any pytree of floating-point arrays. Or one such function for
-            each agent; the leading axes of private parameters may then differ in length from agent to agent.
+        init: `key -> parameters`, where an agent starts; any pytree of floating-point arrays. Or one such function
+            for each agent; the leading axes of private parameters may then differ in length from agent to agent.
         shards: one pytree of arrays for each agent, with equal leading length within a shard. Shards may
             differ in length.
         name: for people.
@@ -63,7 +63,8 @@ class Problem:
         network_size: how many agents share the prior, if not all of their shards are here (on a node of its own).
         private: names of parameters that belong to their agent alone and never leave it; a name also stands for
             everything below it, `effects` for `effects.slope`.
-        log_private: `parameters -> scalar`, the log-density `log p(z_i|w)` of the private parameters given the others.
+        log_private: `parameters -> scalar`, the log-density `log p(z_i|w)` of the private parameters, given the
+            others.
         constraints: by name, where parameters may be: `"positive"`, `"unit_interval"`, `("interval", low, high)`,
             `"simplex"`, `"ordered"`, `"correlation"`, `"correlation_cholesky"`, or a constraint of NumPyro. Samplers
             move on an unconstrained scale; functions here, draws and results are on the constrained one, and
@@ -162,7 +163,11 @@ class Problem:
     def divided(self, num_agents: int) -> Problem:
         """The same data split evenly among another number of agents, in order."""
         if self.private or not callable(self.init):
-            why = f"{', '.join(self.private)} is private to an agent" if self.private else "every agent has its own init"
+            why = (
+                f"{', '.join(self.private)} is private to an agent"
+                if self.private
+                else "every agent has its own init"
+            )
             raise ProblemError(f"the data cannot be divided anew, as {why}: make the problem with other shards")
         rows = int(self.shard_sizes.sum())
         if num_agents > rows:
@@ -199,7 +204,9 @@ class Problem:
         """Of shards, and of the scale on which states are kept and who keeps what, if that is not the usual."""
         digest = hashlib.sha256()
         if self.private or self.constraints:
-            kinds = {name: kind if isinstance(kind, str | tuple) else repr(kind) for name, kind in self.constraints.items()}
+            kinds = {
+                name: kind if isinstance(kind, str | tuple) else repr(kind) for name, kind in self.constraints.items()
+            }
             digest.update(repr((sorted(self.private), sorted(kinds.items()))).encode())
         for shard in shards:
             for leaf in jax.tree.leaves(shard):

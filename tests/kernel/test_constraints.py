@@ -53,7 +53,9 @@ def test_many_at_once_are_those_one_by_one():
     free = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
     found = constraint.many_inside(free)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found[[0, 4999]], [constraint.inside(free[0]), constraint.inside(free[4999])], rtol=1e-6)
+    np.testing.assert_allclose(
+        found[[0, 4999]], [constraint.inside(free[0]), constraint.inside(free[4999])], rtol=1e-6
+    )
 
 
 def test_numpyro_s_own_constraints_are_taken():

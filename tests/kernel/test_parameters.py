@@ -78,8 +78,14 @@ BROKEN = {
     "everything private": ({"private": ("effect", "mean")}, "nothing to agree on"),
     "a start outside": ({"constraints": {"mean": "positive"}}, "breaks its constraint"),
     "other names": ({"init": [start(effect=0.0, mean=0.0), start(effect=0.0, mu=0.0)]}, "all must return the same"),
-    "other shared shapes": ({"init": [start(effect=0.0, mean=0.0), start(effect=0.0, mean=[0.0])]}, "must have the same"),
-    "other private axes": ({"init": [start(effect=0.0, mean=0.0), start(effect=[0.0], mean=0.0)]}, "leading axis only"),
+    "other shared shapes": (
+        {"init": [start(effect=0.0, mean=0.0), start(effect=0.0, mean=[0.0])]},
+        "must have the same",
+    ),
+    "other private axes": (
+        {"init": [start(effect=0.0, mean=0.0), start(effect=[0.0], mean=0.0)]},
+        "leading axis only",
+    ),
 }
 
 

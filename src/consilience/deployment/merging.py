@@ -2,8 +2,8 @@
 
 A node's directory holds its own agent's draws. Where all of them are in one place, the draws that every node has, by
 their numbers, become one run of the whole network. They are copied a block at a time, and the consensus error is
-computed from them on the way, from shared parameters as they are stored, on the constrained scale. The data is needed only for what an experiment compares and for the theory; without it
-both are left out.
+computed from them on the way: of shared parameters, on the scale on which they are stored. The data is needed only
+for what an experiment compares and for the theory; without it both are left out.
 """
 
 from __future__ import annotations

@@ -121,9 +121,7 @@ def run_segment(
             own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
             now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
             gradients = partial(local.gradients, rows=chosen)
-            state = one_step(
-                plan.sampler, state, now, own, gradients, local.disagreement, local.private_start
-            )
+            state = one_step(plan.sampler, state, now, own, gradients, local.disagreement, local.private_start)
             return state, jax.lax.dynamic_update_index_in_dim(draws, each(plan.sampler.position)(state), slots[j], 0)
 
         return jax.lax.fori_loop(0, count, step, carry)

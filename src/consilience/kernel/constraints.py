@@ -79,8 +79,8 @@ class Constraint:
         if not kept.all():
             value = np.array2string(each[int(np.argmin(kept))], threshold=6, precision=4)
             raise ProblemError(
-                f"the initial value of {self.name!r}{whose} breaks its constraint {self.kind!r}, or lies on its border: "
-                f"init returned {value}"
+                f"the initial value of {self.name!r}{whose} breaks its constraint {self.kind!r}, or lies on its "
+                f"border: init returned {value}"
             )
 
     def many_inside(self, free: np.ndarray) -> np.ndarray:
@@ -114,9 +114,7 @@ def matching(names: Sequence[str], wanted: Sequence[str], what: str) -> dict[str
     return found
 
 
-def constraints_of(
-    constraints: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, Constraint]:
+def constraints_of(constraints: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Constraint]:
     """The constraints of a model's arrays, by their names."""
     meant = matching(list(shapes), list(constraints), "constraints")
     return {name: Constraint(name, constraints[one], shapes[name]) for name, one in meant.items()}
@@ -130,7 +128,9 @@ def _numpyro_constraint(name: str, kind: Any) -> Any:
     if isinstance(kind, tuple) and len(kind) == 3 and kind[0] == "interval":
         _, low, high = kind
         if not np.all(np.asarray(low) < np.asarray(high)):
-            raise ProblemError(f"the interval of {name!r} ends at {high} and begins at {low}: give the lower end first")
+            raise ProblemError(
+                f"the interval of {name!r} ends at {high} and begins at {low}: give the lower end first"
+            )
         return constraints.interval(low, high)
     if isinstance(kind, constraints.Constraint):
         return kind
@@ -138,5 +138,3 @@ def _numpyro_constraint(name: str, kind: Any) -> Any:
         f"the constraint of {name!r} is {kind!r}, which is none: take one of {', '.join(_NAMED)}, "
         '("interval", low, high) or a constraint of NumPyro'
     )
-
-

@@ -36,8 +36,10 @@ def largest_curvature(problem: Problem, seed: int, dtype: str, agents: np.ndarra
 def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarray) -> float:
     parameters = Parameters.of(problem, dtype)
     if parameters.groups:
-        groups = [np.array(group.places) for group in parameters.groups]
-        return max(_largest_curvature(problem.of_agents(own), seed, dtype, agents[own]) for own in groups)
+        return max(
+            _largest_curvature(problem.of_agents(places), seed, dtype, agents[list(places)])
+            for places, _ in parameters.groups
+        )
     keys = agent_keys(seed, Purpose.INIT, np.arange(1), agents)
     start = initial_positions(problem, parameters, keys, dtype)[0]
     most = _ROWS if parameters.size <= MANY_PARAMETERS else _ROWS_OF_LARGE_MODELS

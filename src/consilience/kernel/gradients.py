@@ -74,7 +74,7 @@ def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
 
 
 def _beside_rows(problem: Problem, parameters: Parameters, at: Callable[[Any], jax.Array]) -> jax.Array:
-    """The gradient of what an agent's log-posterior has besides its rows; `at` evaluates a gradient where it is wanted."""
+    """The gradient of what an agent's log-posterior has besides its rows; `at` evaluates it where it is wanted."""
     if parameters.is_plain:
         return problem.prior_share * at(jax.grad(lambda w: problem.log_prior(parameters.unravel(w))))
     return at(jax.grad(lambda w: log_densities(problem, parameters, w)))
@@ -165,7 +165,9 @@ def _side_by_side(one_agent: Any) -> Any:
     one_chain = jax.vmap(one_agent)
     shared = jax.vmap(one_chain, in_axes=(0, None, None, None))
     own = jax.vmap(one_chain, in_axes=(0, 0, None, None))
-    return lambda w, rows, weights, scale, rows_per_chain: (own if rows_per_chain else shared)(w, rows, weights, scale)
+    return lambda w, rows, weights, scale, rows_per_chain: (own if rows_per_chain else shared)(
+        w, rows, weights, scale
+    )
 
 
 def one_after_the_other(one_agent: Any) -> Any:

@@ -1,8 +1,8 @@
 """Agents whose private parameters differ in length, evaluated with the shapes that are their own.
 
-Two ways. Where it is known which agents there are when a program is made, agents of equal shapes go side by side, group
-by group. Where devices run one program for agents of different groups, one agent after the other takes the branch of
-its own group.
+Two ways. Where it is known which agents there are when a program is made, agents of equal shapes go side by side,
+group by group. Where devices run one program for agents of different groups, one agent after the other takes the
+branch of its own group.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ Make = Callable[[Problem, Parameters], Evaluated]
 
 
 def by_group(problem: Problem, parameters: Parameters, make: Make) -> Evaluated:
-    """What `make` gives for each group of agents, put together in the order of the agents; gradients of filling are 0."""
-    parts = [(np.array(places), _filled(problem, parameters, place, make)) for place, (places, _) in enumerate(parameters.groups)]
+    """What `make` gives for each group of agents, in the order of the agents; gradients of filling are 0."""
+    parts = [
+        (np.array(places), _filled(problem, parameters, place, make))
+        for place, (places, _) in enumerate(parameters.groups)
+    ]
     order = np.argsort(np.concatenate([places for places, _ in parts]))
 
     def all_agents(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> Any:
@@ -67,8 +70,6 @@ def group_numbers(parameters: Parameters) -> np.ndarray | None:
         return None
     found = {place: number for number, group in enumerate(parameters.groups) for place in group.places}
     return np.array([found[place] for place in range(len(found))], np.int32)
-
-
 
 
 def _filled(problem: Problem, parameters: Parameters, number: int, make: Make) -> Evaluated:

@@ -81,8 +81,8 @@ def _require_shared_prior(problem: Problem, parameters: Parameters, start: jax.A
     for part in parameters.parts:
         if part.private and slopes[part.start : part.stop].any():
             raise ProblemError(
-                f"log_prior depends on the private parameter {part.name!r}, but only a share of it counts at each agent: "
-                "move what it says about that parameter to log_private"
+                f"log_prior depends on the private parameter {part.name!r}, but only a share of it counts at each "
+                "agent: move what it says about that parameter to log_private"
             )
 
 
@@ -124,8 +124,8 @@ def _require_finite_start(
         bad = np.flatnonzero(~np.isfinite(np.asarray(prior)))
         if bad.size:
             raise ProblemError(
-                f"{name} is {np.asarray(prior)[bad[0]]} at the start of agent {agents[bad[0]]}: let init return a point "
-                "inside the prior's support"
+                f"{name} is {np.asarray(prior)[bad[0]]} at the start of agent {agents[bad[0]]}: let init return a "
+                "point inside the prior's support"
             )
     finite = np.asarray(by_agent(gradient_is_finite))
     if not finite.all():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -144,8 +145,8 @@ class Parameters:
     def variables(self, draws: np.ndarray, agent_axis: int | None = None) -> dict[str, np.ndarray]:
         """Vectors `(…, size)` as the model's arrays `(…, *shape)` by name, constrained, for storing.
 
-        Views of the vectors where there is no constraint. Where agents differ, `agent_axis` says which axis is theirs,
-        and what an agent does not have is NaN.
+        Views of the vectors where there is no constraint. Where agents differ, `agent_axis` says which axis is
+        theirs, and what an agent does not have is NaN.
         """
         if not self.groups:
             return {part.name: part.stored(draws) for part in self.parts}
@@ -159,7 +160,7 @@ class Parameters:
         for places, own in self.groups:
             some = own.variables(by_agent[list(places), ..., : own.size])
             for name, values in some.items():
-                entries = tuple(slice(size) for size in values.shape[by_agent.ndim - 1 :])
+                entries: tuple[Any, ...] = tuple(slice(size) for size in values.shape[by_agent.ndim - 1 :])
                 found[name][(list(places), ..., *entries)] = values
         return {name: np.moveaxis(values, 0, agent_axis) for name, values in found.items()}
 
@@ -188,7 +189,9 @@ def _layout(problem: Problem, example: Any, dtype: Any) -> Parameters:
     flat, unravel = ravel_pytree(cast)
     if not private and not constraints:
         plain = lambda tree: ravel_pytree(tree)[0]  # noqa: E731
-        return Parameters(int(flat.size), num_shared, tuple(names), tuple(shapes.values()), private, parts, unravel, plain)
+        return Parameters(
+            int(flat.size), num_shared, tuple(names), tuple(shapes.values()), private, parts, unravel, plain
+        )
 
     def constrained(w: jax.Array) -> Any:
         arrays = [
@@ -283,14 +286,15 @@ def initial_positions(problem: Problem, parameters: Parameters, keys: jax.Array,
     if callable(problem.init):
         init = problem.init
         if not isinstance(keys, jax.core.Tracer):
-            _require_inside(parameters, lambda: mapped(lambda key: cast(init, key), keys), "")
+            _require_inside(parameters, partial(mapped, partial(cast, init), keys), "")
         return mapped(lambda key: parameters.ravel(cast(init, key)), keys)
     layouts = {place: group.parameters for group in parameters.groups for place in group.places}
     starts = []
     for place, init in enumerate(problem.inits):
         own, some = layouts.get(place, parameters), keys[..., place]
-        _require_inside(own, lambda init=init, some=some: mapped(lambda key: cast(init, key), some), f" at agent {place}")
-        start = mapped(lambda key, init=init, own=own: own.ravel(cast(init, key)), some)
+        draw = partial(cast, init)
+        _require_inside(own, partial(mapped, draw, some), f" at agent {place}")
+        start = mapped(lambda key, draw=draw, own=own: own.ravel(draw(key)), some)
         starts.append(jnp.pad(start, [(0, 0)] * (start.ndim - 1) + [(0, parameters.size - own.size)]))
     return jnp.stack(starts, -2)
 

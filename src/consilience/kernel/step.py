@@ -4,9 +4,9 @@ Arrays have leading axes `(chains, agents, …)`. All agents' messages are read 
 gives `gradients` and `disagreement`, which is where engines differ; one whose messages travel over a network takes
 the step in pieces (`message_before`, `message_after`, `completed`), another takes it whole (`one_step`).
 
-Where a model has private parameters, they begin at the entry `private_start` of every vector. There an agent takes the
-same step as a network of one: with the coefficients of a single agent, and its message is what it mixes. Messages hold
-what comes before. Other numbers of a state are those of the shared part.
+Where a model has private parameters, they begin at the entry `private_start` of every vector. There an agent takes
+the same step as a network of one: with the coefficients of a single agent, and its own message takes the place of the
+mixed one. Messages hold what comes before. Other numbers of a state are those of the shared part.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ def each(function: Any) -> Any:
     return jax.vmap(jax.vmap(function))
 
 
-def coefficients_of(
-    sampler: Sampler, num_agents: int, dtype: Any, k: Any, private_start: int | None = None
-) -> Any:
+def coefficients_of(sampler: Sampler, num_agents: int, dtype: Any, k: Any, private_start: int | None = None) -> Any:
     """The numbers of step `k`, in the precision of the run."""
 
     def numbers(count: int) -> Any:

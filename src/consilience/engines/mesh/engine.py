@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import math
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -44,7 +45,7 @@ from consilience.engines.program import (
 from consilience.errors import MeshError, ProblemError
 from consilience.kernel.consensus import consensus_error
 from consilience.kernel.curvature import largest_curvature
-from consilience.kernel.gradients import network_gradients
+from consilience.kernel.gradients import NetworkGradients, network_gradients
 from consilience.kernel.grouping import by_number, group_numbers
 from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
@@ -91,11 +92,7 @@ class MeshSimulation(Gossiping):
         self.team.attempt(self._require_usable)
         self.exchange = Exchange.of(plan.graph, self.layout, self.dtype)
         self._padded_chains = self.axes.chains * -(-plan.num_chains // self.axes.chains)
-        self._gradients = (
-            by_number(own, self.parameters, network_gradients)
-            if self.parameters.groups
-            else lambda _, made=self.model.gradients(own, self.parameters): made
-        )
+        self._gradients = self._gradients_by_group()
         self._choose_sizes()
         self.held = self._data.on_devices(
             self.mesh,
@@ -121,13 +118,20 @@ class MeshSimulation(Gossiping):
             "every agent one shard"
         )
 
+    def _gradients_by_group(self) -> Callable[[Any], NetworkGradients]:
+        """From the numbers of the agents' groups, if they differ, to their gradients."""
+        if self.parameters.groups:
+            return by_number(self.problem, self.parameters, network_gradients)
+        same = self.model.gradients(self.problem, self.parameters)
+        return lambda _: same
+
     def _require_same_layout(self, team: ProcessTeam) -> None:
         """Check that this mesh can hold the parameters, which one program treats on all devices."""
         parameters = self.parameters
         if parameters.private and self.axes.model > 1:
             raise MeshError(
-                f"the problem has private parameters ({', '.join(sorted(parameters.private))}), which are not spread over "
-                "devices: leave model_devices out"
+                f"the problem has private parameters ({', '.join(sorted(parameters.private))}), which are not spread "
+                "over devices: leave model_devices out"
             )
         if team.size > 1:
             differ = "private parameters of other lengths"
