@@ -16,13 +16,14 @@ from consilience.errors import Retry
 from tests.engines.peers.virtual import KilledError, VirtualClock
 
 NUM_WORDS = 5
+START = Place(0, ())
 
 
 @dataclass
 class Disk:
     """What survives a node: its last checkpoint, the one that others may count on, and the totals between."""
 
-    place: Place = Place(0, ())
+    place: Place = START
     state: np.ndarray = field(default_factory=lambda: np.zeros(NUM_WORDS, np.uint64))
     files: dict = field(default_factory=dict)
 
@@ -38,7 +39,7 @@ class Replicas:
 
     Attributes:
         kill: by agent, how many more things it says or asks before it dies.
-        mislead: by agent, called with draw, attempt and the number of totals it would make; returns how many it makes.
+        mislead: by agent, how many totals it makes, a function of draw, attempt and how many it should make.
     """
 
     def __init__(self, graph, tmp_path, num_draws=4, checkpoint_every=1, **options):
@@ -79,7 +80,7 @@ class Replicas:
         sums = Sums(agent, self.graph, "run", 100, clock=self.clock, masks=self.masks.get(agent), **self.options)
         self.sums[agent] = sums
         lines = sums.lines
-        if disk.place != Place(0, ()):
+        if disk.place != START:
             sums.start_at(disk.place)
             for path in sorted(disk.files, reverse=True):
                 lines.log.load(self.place / disk.files[path], lines.codec, agent)
@@ -120,7 +121,11 @@ class Replicas:
         name = f"{agent}-{place.draw}-{len(place.retries)}.log"
         before = self.number(place)
         sums.lines.log.save(
-            self.place / name, self.number(disk.place), before, sums.lines.codec, lambda path, all: path.write_bytes(all)
+            self.place / name,
+            self.number(disk.place),
+            before,
+            sums.lines.codec,
+            lambda path, all: path.write_bytes(all),
         )
         disk.files[before] = name
         disk.place, disk.state = place, state

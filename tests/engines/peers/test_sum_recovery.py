@@ -1,15 +1,9 @@
 """Nodes that are killed anywhere, and replicas that take different decisions: the sums are those without it."""
 
-import threading
-
 import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engines.peers.messages import Rejected
-from consilience.engines.peers.sum_messages import Label, Phase, SumMessage
-from consilience.engines.peers.sums import Place, Sums
-from consilience.errors import RunError, Stopped, SumError
 from tests.engines.peers.test_sums import alone, replicas  # noqa: F401 - a fixture
 
 
@@ -80,7 +74,9 @@ def test_other_decisions_make_all_repeat_the_draw(replicas, liar, change, algori
 def test_kills_while_a_draw_is_repeated(replicas, seed):  # noqa: F811
     rng = np.random.default_rng(seed)
     network = replicas(cs.graphs.ring(5), algorithm=["tree", "flood"][seed % 2], num_draws=6)
-    network.mislead[int(rng.integers(5))] = lambda draw, attempt, count: count + (draw in (1, 3) and attempt == draw // 2)
+    network.mislead[int(rng.integers(5))] = lambda draw, attempt, count: (
+        count + (draw in (1, 3) and attempt == draw // 2)
+    )
     network.kill = {agent: int(rng.integers(40)) for agent in range(5)}
     states = network.run()
     assert all((state == states[0]).all() for state in states)
