@@ -10,19 +10,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from consilience.engines.peers.memory import MemoryNetwork
+from consilience.engines.peers.sum_messages import Label, Phase
 from consilience.engines.peers.sums import Place, Sums
 from consilience.engines.peers.transport import Handlers
 from consilience.errors import Retry
 from tests.engines.peers.virtual import KilledError, VirtualClock
 
 NUM_WORDS = 5
+START = Place(0, ())
 
 
 @dataclass
 class Disk:
     """What survives a node: its last checkpoint, the one that others may count on, and the totals between."""
 
-    place: Place = Place(0, ())
+    place: Place = START
     state: np.ndarray = field(default_factory=lambda: np.zeros(NUM_WORDS, np.uint64))
     files: dict = field(default_factory=dict)
 
@@ -37,13 +39,15 @@ class Replicas:
     """A network of replicas in memory.
 
     Attributes:
+        every: by agent, how many draws lie between its checkpoints.
         kill: by agent, how many more things it says or asks before it dies.
-        mislead: by agent, called with draw, attempt and the number of totals it would make; returns how many it makes.
+        mislead: by agent, how many totals it makes, a function of draw, attempt and how many it should make.
     """
 
     def __init__(self, graph, tmp_path, num_draws=4, checkpoint_every=1, **options):
         self.graph, self.place, self.num_draws, self.options = graph, tmp_path, num_draws, options
-        self.clock, self.network, self.every = VirtualClock(), MemoryNetwork(), checkpoint_every
+        self.clock, self.network = VirtualClock(), MemoryNetwork()
+        self.checkpoint_every, self.every = checkpoint_every, {}
         self.disks = [Disk() for _ in range(graph.num_agents)]
         self.sums, self.turns, self.kill, self.mislead, self.masks = {}, {}, {}, {}, {}
         self.sent = []
@@ -63,10 +67,12 @@ class Replicas:
         return [self.turns[agent].result for agent in range(self.graph.num_agents)]
 
     def finish(self, agent):
-        while True:
-            self.clock.run_until(lambda: self.revive() or self.turns[agent].ended, f"the end of agent {agent}")
-            if self.turns[agent].error is None:
-                return
+        def is_over():
+            self.revive()
+            return self.turns[agent].ended and not isinstance(self.turns[agent].error, KilledError)
+
+        self.clock.run_until(is_over, f"the end of agent {agent}")
+        if self.turns[agent].error is not None:
             raise self.turns[agent].error
 
     def revive(self):
@@ -79,7 +85,7 @@ class Replicas:
         sums = Sums(agent, self.graph, "run", 100, clock=self.clock, masks=self.masks.get(agent), **self.options)
         self.sums[agent] = sums
         lines = sums.lines
-        if disk.place != Place(0, ()):
+        if disk.place != START:
             sums.start_at(disk.place)
             for path in sorted(disk.files, reverse=True):
                 lines.log.load(self.place / disk.files[path], lines.codec, agent)
@@ -109,7 +115,7 @@ class Replicas:
         count = self.mislead.get(agent, lambda draw, attempt, count: count)(draw, attempt, count)
         for operation in range(count if draw < self.num_draws else 1):  # the last one is for all to meet
             state = state * np.uint64(3) + sums.total(own_words(agent, state, operation, attempt))
-            if operation == 0 and draw % self.every == 0:
+            if operation == 0 and draw % self.every.get(agent, self.checkpoint_every) == 0:
                 self.checkpoint(agent, sums, disk, starts[draw])
         return state
 
@@ -120,14 +126,28 @@ class Replicas:
         name = f"{agent}-{place.draw}-{len(place.retries)}.log"
         before = self.number(place)
         sums.lines.log.save(
-            self.place / name, self.number(disk.place), before, sums.lines.codec, lambda path, all: path.write_bytes(all)
+            self.place / name,
+            self.number(disk.place),
+            before,
+            sums.lines.codec,
+            lambda path, all: path.write_bytes(all),
         )
         disk.files[before] = name
         disk.place, disk.state = place, state
         sums.keep_from(place)
 
+    def assert_no_label_is_used_twice(self):
+        """With two different parts under one label, the same mask would cover both and their difference be seen."""
+        said = {}
+        for sender, _, content in self.sent:
+            for one in self.sums[sender].lines.codec.decode_all(content, sender):
+                if one.phase in (Phase.PART, Phase.FLOOD):
+                    key = one.phase, one.origin, one.label
+                    assert said.setdefault(key, one.words.tolist()) == one.words.tolist(), key
+        assert len(said) > 10
+
     def number(self, place):
-        return (len(place.retries) * 2**31 + place.draw) * 2**20
+        return Label(0, len(place.retries), place.draw, 0).number
 
 
 class Line:

@@ -40,7 +40,9 @@ def alone(num_agents, num_draws=4):
     state = np.zeros(NUM_WORDS, np.uint64)
     for draw in range(num_draws + 1):
         for operation in range(1 + int(state.sum() % 3) if draw < num_draws else 1):
-            words = np.sum([own_words(agent, state, operation, 0) for agent in range(num_agents)], axis=0, dtype=np.uint64)
+            words = np.sum(
+                [own_words(agent, state, operation, 0) for agent in range(num_agents)], axis=0, dtype=np.uint64
+            )
             state = state * np.uint64(3) + words
     return state
 

@@ -72,7 +72,8 @@ class Waiting:
                 return found
             answers = self._ask(operation.label, self.lines.neighbours, "totals")
             if self.lines.inbox.result(operation.phase) is None:
-                if any(answer.at is not None and answer.at <= operation.label for answer in answers):
+                self._require_recoverable(operation.label, answers)
+                if any(answer.at is not None and answer.at <= operation.label for answer in answers.values()):
                     self.behind = False
                 else:
                     self._clock.sleep(self.stop, self._ask_seconds)
@@ -113,30 +114,41 @@ class Waiting:
             hurried = True
             self._tell(label, missing())
             first = list(missing())
-            self._ask(label, first, what)
+            answers = self._ask(label, first, what)
             if not ready() and inbox.result(phase) is None:
-                self._ask(label, [one for one in self.lines.neighbours if one not in first], "totals")
+                others = [one for one in self.lines.neighbours if one not in first]
+                self._require_recoverable(label, answers | self._ask(label, others, "totals"))
 
     def _goes_back(self, label: Label) -> int | None:
         """The draw to which all go back, if that is asked of a node that is at a label."""
         draw = self.lines.retries.next_draw(label.attempt)
         return draw if draw is not None and draw <= label.draw else None
 
-    def _ask(self, label: Label, numbers: Sequence[int], what: str) -> list[Answer]:
-        """Ask some neighbours, and see from the answers whether to wait on makes sense."""
-        answers = []
+    def _ask(self, label: Label, numbers: Sequence[int], what: str) -> dict[int, Answer]:
+        """Ask some neighbours, and see from the answers whether they took other decisions."""
+        answers = {}
         for number in numbers:
-            answer = self.lines.ask(number, what, label)
-            answers.append(answer)
+            answers[number] = answer = self.lines.ask(number, what, label)
             self.require_going_on(label)
             ahead = answer.at is not None and answer.at > label and answer.at.attempt == label.attempt
             if ahead and not answer.has_it:
                 self._disagree(label, number)
-        gone = [number for number, answer in zip(numbers, answers, strict=True) if answer.gone]
-        self._times_gone = self._times_gone + 1 if gone else 0
-        if self._times_gone >= _GONE_TIMES and not any(answer.has_it or not answer.came for answer in answers):
-            raise self._cannot_recover(label, gone)
         return answers
+
+    def _require_recoverable(self, label: Label, answers: dict[int, Answer]) -> None:
+        """Check that the result can still come: not if all answer, twice in a row, and it is gone for some."""
+        gone = [number for number, answer in answers.items() if answer.gone]
+        lost = bool(gone) and not any(answer.has_it or not answer.came for answer in answers.values())
+        self._times_gone = self._times_gone + 1 if lost else 0
+        if self._times_gone < _GONE_TIMES:
+            return
+        own = self.lines.agent
+        raise SumError(
+            f"agent {own} needs the result of {label}, which {names(gone)} no longer has, since every agent had a "
+            f"checkpoint past it. The run directory of agent {own} was lost, damaged or replaced by an older one: "
+            "restore it from a copy and start the node again; without a copy, move the run directories of all "
+            "agents away and start anew"
+        )
 
     def _judge(self, operation: Operation) -> None:
         """Compare what was heard about the operation with what this node does."""
@@ -168,15 +180,6 @@ class Waiting:
         assert draw is not None
         log.warning("%s: all repeat draw %d", why, draw)
         raise Disagreement(draw, label.attempt + 1, why)
-
-    def _cannot_recover(self, label: Label, gone: Sequence[int]) -> SumError:
-        own = self.lines.agent
-        return SumError(
-            f"agent {own} needs the result of {label}, which {names(gone)} no longer has, since every agent had a "
-            f"checkpoint past it. The run directory of agent {own} was lost, damaged or replaced by an older one: "
-            "restore it from a copy and start the node again; without a copy, move the run directories of all "
-            "agents away and start anew"
-        )
 
     def _tell(self, label: Label, missing: Sequence[int]) -> None:
         """Say who is waited for, now and then."""
