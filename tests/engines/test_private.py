@@ -103,7 +103,7 @@ def usable(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [
-    "dula", pytest.param("sghmc", marks=pytest.mark.slow(reason="one more sampler")), "speaks last"
+    "speaks last", *(pytest.param(name, marks=pytest.mark.slow(reason="one more")) for name in ("dula", "sghmc"))
 ])  # fmt: skip
 @pytest.mark.usefixtures("usable")
 def test_mesh_and_nodes_take_the_steps_of_simulate(name):

@@ -39,8 +39,8 @@ class Constraint:
         free_shape: the shape of the array on the unconstrained scale.
 
     >>> weights = Constraint("weights", "simplex", (3,))
-    >>> weights.free_shape, float(weights.inside(np.zeros(2)).sum())
-    ((2,), 1.0)
+    >>> weights.free_shape, np.round(np.asarray(weights.inside(np.zeros(2)), float), 3).tolist()
+    ((2,), [0.333, 0.333, 0.333])
     """
 
     def __init__(self, name: str, kind: Any, shape: tuple[int, ...]) -> None:
