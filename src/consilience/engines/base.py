@@ -111,8 +111,8 @@ class PlainForm:
     like: Any
 
     def content(self, state: Any) -> list[np.ndarray]:
-        """All arrays."""
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        """All arrays that hold something."""
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(state) if leaf.size]
 
     def note(self, state: Any) -> dict[str, Any]:
         """Their digest."""
@@ -120,13 +120,15 @@ class PlainForm:
 
     def example(self, note: dict[str, Any]) -> list[np.ndarray]:
         """Of the state's shapes."""
-        return [np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like)]
+        return [np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like) if leaf.size]
 
     def restored(self, arrays: list[Any], note: dict[str, Any]) -> Any:
-        """The arrays in the state's structure."""
+        """The arrays, and the empty ones, in the state's structure."""
         if _digest([np.asarray(one) for one in arrays]) != note["digest"]:
             raise CheckpointError("its content does not match its digest")
-        return jax.tree.unflatten(jax.tree.structure(self.like), arrays)
+        found = iter(arrays)
+        leaves = [next(found) if leaf.size else np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like)]
+        return jax.tree.unflatten(jax.tree.structure(self.like), leaves)
 
 
 def _digest(arrays: list[np.ndarray]) -> str:

@@ -161,7 +161,7 @@ class Replicas:
         """Compile both programs, so that sampling can be timed apart."""
         if not self._programs:
             state = self.initial_state()
-            numbers = (jnp.int32(0), jnp.int32(1))
+            numbers = (jnp.int32(0), jnp.int32(1), jnp.int32(0))
             self._programs = {
                 "start": self.place.compiled(self._program(self._started), *self._here, self._start),
                 "moves": self.place.compiled(self._program(self._moves), *self._here, state, *numbers),
@@ -169,12 +169,18 @@ class Replicas:
 
     def advance(self, state: Replica, first_step: int, num_steps: int) -> tuple[Replica, Segment]:
         """Make `num_steps` moves."""
+        state, buffers = self.moved(state, first_step, num_steps)
+        return state, self.segment(first_step, num_steps, buffers)
+
+    def moved(self, state: Replica, first_step: int, num_steps: int, attempt: int = 0) -> tuple[Replica, Buffers]:
+        """The replica after some moves, and what they left behind; the first of all begins with the start."""
         self.compile()
         if first_step == 0:
             state = self._programs["start"](*self._here, self._start)
             self._require_started(state)
-        state, buffers = self._programs["moves"](*self._here, state, jnp.int32(first_step), jnp.int32(num_steps))
-        return state, self.segment(first_step, num_steps, jax.tree.map(np.asarray, buffers))
+        numbers = (jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(attempt))
+        state, buffers = jax.block_until_ready(self._programs["moves"](*self._here, state, *numbers))
+        return state, jax.tree.map(np.asarray, buffers)
 
     def segment(self, first_step: int, num_steps: int, buffers: Buffers) -> Segment:
         """What some moves leave behind, from buffers that may be longer."""
@@ -252,8 +258,11 @@ class Replicas:
             total, *agents, self.root, vary,
         )  # fmt: skip
 
-    def _keys(self, step: Any) -> Keys:
-        return Keys(*chain_keys(self.plan.seed, Purpose.MOVE, self.plan.num_chains, step))
+    def _keys(self, step: Any, attempt: Any = 0) -> Keys:
+        """The keys of a move; where agents had to repeat one, as another attempt, it gets others."""
+        keys = Keys(*chain_keys(self.plan.seed, Purpose.MOVE, self.plan.num_chains, step))
+        again = jax.tree.map(lambda key: jax.vmap(lambda one: jax.random.fold_in(one, attempt))(key.reshape(-1)).reshape(key.shape), keys)
+        return jax.tree.map(lambda new, old: jnp.where(attempt > 0, new, old), again, keys)
 
     def _started(self, network: NetworkSums, positions: Any) -> Replica:
         """The replica at the start."""
@@ -261,7 +270,7 @@ class Replicas:
         shared = network.adopt(jnp.swapaxes(positions[..., :split], 0, 1))
         return start(self.sampler, network, self._keys(0), shared, positions[..., split:])
 
-    def _moves(self, network: NetworkSums, state: Replica, first_step: Any, num_steps: Any) -> Any:
+    def _moves(self, network: NetworkSums, state: Replica, first_step: Any, num_steps: Any, attempt: Any) -> Any:
         """The replica after some moves, and what they left behind."""
         moves = self.max_steps
         lead = (moves, state.shared.shape[0])
@@ -274,7 +283,9 @@ class Replicas:
             state, buffers = carry
             step = first_step + place
             used = state.adaptation.step_size
-            state, facts = self.sampler.move(state, self._keys(step + 1), network, step < self.plan.burn_in)
+            state, facts = self.sampler.move(
+                state, self._keys(step + 1, attempt), network, step < self.plan.burn_in
+            )
             state = adapted(self.sampler, self._windows, step, state, facts, network)
             measured = {**facts._asdict(), "step_size": jnp.broadcast_to(used, lead[1:])}
             left = Buffers(state.shared, state.private, {name: measured[name] for name in MEASURED})

@@ -163,11 +163,20 @@ class RunDirectory:
         return _open(self.path / "metrics.zarr")
 
     @property
+    def agent_numbers(self) -> list[int]:
+        """The agents whose draws are here: all, or on a node its own."""
+        draws = self.draws
+        if "agent" in draws.dims:
+            return draws["agent"].to_numpy().tolist()
+        own = self.status.get("agent")
+        return list(range(self.plan.num_agents)) if own is None else [own]
+
+    @property
     def agents(self) -> list[xarray.Dataset]:
         """Each agent's own draws, dimensions `(chain, draw, …)`; in unison, shared ones are the same at all agents."""
         draws = self.draws
         if "agent" not in draws.dims:
-            return [draws] * self.plan.num_agents
+            return [draws] * len(self.agent_numbers)
         return [draws.isel(agent=place) for place in range(draws.sizes["agent"])]
 
     def network_average(self) -> xarray.Dataset:

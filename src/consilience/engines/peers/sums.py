@@ -135,6 +135,11 @@ class Sums:
         self._label, self._digest = label, digest[:LONGEST_DIGEST]
         self._stand(label, UNKNOWN, 0)
 
+    def starts_from(self, digest: bytes) -> None:
+        """Say what the state is that all agents have adopted: later operations of the draw carry its digest."""
+        self._digest = digest[:LONGEST_DIGEST]
+        self._stand(self._label, UNKNOWN, 0)
+
     def total(self, words: np.ndarray) -> np.ndarray:
         """The sum of all agents' words, `(words,)` of uint64, modulo 2^64; the same at every agent."""
         part = with_checks(require_words(words, self._most_words))

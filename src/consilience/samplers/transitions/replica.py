@@ -35,6 +35,16 @@ class Replica(NamedTuple):
     adaptation: Adaptation
 
 
+def private_leaves(replica: Replica) -> Replica:
+    """Which leaves of a replica are an agent's own: a replica of true and false."""
+    said = jax.tree.map(lambda _: False, replica)
+    now = said.adaptation
+    own = jax.tree.map(lambda _: True, now.own_moments)
+    length = now.length if now.length == () else now.length._replace(own_direction=True)
+    adaptation = now._replace(own_inverse_mass=True, own_moments=own, length=length)
+    return said._replace(private=True, own_gradient=True, adaptation=adaptation)
+
+
 class Keys(NamedTuple):
     """The random keys of one draw, the same at all agents."""
 
