@@ -45,7 +45,9 @@ def sampled(plan, path):
 
 def distance(run, agent, reference):
     """An agent's distance to the exact draws that were stored beside another run."""
-    return cs.diagnostics.sinkhorn_distance(comparison_draws(run, agent), read_reference(reference)["exact"].to_numpy())
+    return cs.diagnostics.sinkhorn_distance(
+        comparison_draws(run, agent), read_reference(reference)["exact"].to_numpy()
+    )
 
 
 def test_step_sizes_chosen_automatically_find_both_modes(run, tmp_path):
