@@ -69,6 +69,5 @@ def _run(words, cwd, environment, stdout, stderr):
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path.insert(0, "")  # modules beside a run are found, as by an interpreter of its own
     sys.argv = words
     main()
