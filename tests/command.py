@@ -21,14 +21,16 @@ _FORKS.set_forkserver_preload([
 class Command:
     """`consilience …` as a process, with the methods of `subprocess.Popen`; its words go to `stdout` and `stderr`."""
 
-    def __init__(self, *arguments, cwd=None):
+    def __init__(self, *arguments, cwd=None, environment=None):
         self._place = tempfile.TemporaryDirectory()
         self.stdout, self.stderr = (Path(self._place.name) / name for name in ("stdout", "stderr"))
         for path in (self.stdout, self.stderr):
             path.touch()
         words = ["consilience", *map(str, arguments)]
         self._process = _FORKS.Process(
-            target=_run, args=(words, cwd or Path.cwd(), dict(os.environ), self.stdout, self.stderr), daemon=True
+            target=_run,
+            args=(words, cwd or Path.cwd(), dict(environment or os.environ), self.stdout, self.stderr),
+            daemon=True,
         )
         self._process.start()
         self.pid = self._process.pid
@@ -42,6 +44,9 @@ class Command:
 
     def kill(self):
         self._process.kill()
+
+    def terminate(self):
+        self._process.terminate()
 
     def wait(self, seconds):
         self._process.join(seconds)
@@ -62,6 +67,7 @@ def _run(words, cwd, environment, stdout, stderr):
         with path.open("wb") as file:
             os.dup2(file.fileno(), number)
     os.chdir(cwd)
+    os.environ.clear()
     os.environ.update(environment)
     sys.argv = words
     main()

@@ -1,7 +1,9 @@
 import pytest
 
 import consilience as cs
+from consilience.engines.simulate import Simulation
 from consilience.errors import UnstableError
+from consilience.experiments import EXPERIMENTS
 from consilience.kernel.curvature import largest_curvature
 from consilience.planning.checks import check, require_stable
 from consilience.theory import GaussianNetwork
@@ -47,6 +49,15 @@ def test_curvature_is_that_of_the_hessian(sizes):
     # at most 256 rows of a shard are looked at and scaled up, so the third is an estimate
     tolerance = 1e-2 if max(sizes) <= 256 else 0.1
     assert largest_curvature(problem, 0, "float32") == pytest.approx(largest, rel=tolerance)
+
+
+def test_engines_look_at_the_curvature_where_their_agents_start():
+    """They know where that is; the control is another seed, whose agents start elsewhere."""
+    gmm = EXPERIMENTS["gmm"]
+    problem, chosen = gmm.problem(3), gmm.plan(3, num_steps=100).replace(num_chains=2)
+    found = [Simulation(problem, chosen.replace(seed=seed)).largest_curvature() for seed in (0, 1)]
+    assert found[0] == pytest.approx(largest_curvature(problem, 0, "float32"), rel=1e-5)
+    assert found[1] != pytest.approx(found[0], rel=1e-3)
 
 
 def test_step_size_beyond_the_curvature_is_refused_and_one_below_runs(tmp_path):

@@ -102,7 +102,7 @@ class Simulation(Gossiping):
 
     def largest_curvature(self) -> float:
         """Of all agents."""
-        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype)
+        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, start=self._start[0])
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step."""

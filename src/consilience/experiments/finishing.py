@@ -50,7 +50,7 @@ def finish_run(
             experiment.analyse(run, problem, summary, show)
         run.update_status(analysed=analysed)
         write_json(run.path / "summary.json", {**summary, **extra(summary)})
-    if theory and problem is not None and whole:
+    if theory and problem is not None and whole and not run.plan.sampler.tunes_itself:
         write_run_theory(run, problem)
 
 

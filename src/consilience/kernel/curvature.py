@@ -18,30 +18,35 @@ _ROWS_OF_LARGE_MODELS = 64
 _POWER_ITERATIONS = 30
 
 
-def largest_curvature(problem: Problem, seed: int, dtype: str, agents: np.ndarray | None = None) -> float:
+def largest_curvature(
+    problem: Problem, seed: int, dtype: str, agents: np.ndarray | None = None, start: jax.Array | None = None
+) -> float:
     """The largest curvature `max_i λ_max(∇²U_i)` where the agents of a run with that seed start, estimated.
 
     Power iteration with Hessian-vector products, on up to 256 rows of each shard (64 for a large model), scaled up to
-    all of it. `agents` are the numbers of those whose shards the problem has, if it has not all of them.
+    all of it. `agents` are the numbers of those whose shards the problem has, if it has not all of them. `start` is
+    where they start in the first chain, `(num_agents, size)`, if that is known already: to find it out is to compile
+    one more program.
 
     On private parameters a sampler's step has no factor `n`. There the curvature counts `n` times less: it is that of
     `S ∇²U_i S` with `S = 1` on shared and `n^(−1/2)` on private entries, whose product with `n` is what a step sees.
     """
     with jax.enable_x64(dtype == "float64"):
         return _largest_curvature(
-            problem, seed, jnp.dtype(dtype), np.arange(problem.num_agents) if agents is None else agents
+            problem, seed, jnp.dtype(dtype), np.arange(problem.num_agents) if agents is None else agents, start
         )
 
 
-def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarray) -> float:
+def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarray, start: jax.Array | None) -> float:
     parameters = Parameters.of(problem, dtype)
     if parameters.groups:
         return max(
-            _largest_curvature(problem.of_agents(places), seed, dtype, agents[list(places)])
+            _largest_curvature(problem.of_agents(places), seed, dtype, agents[list(places)], None)
             for places, _ in parameters.groups
         )
-    keys = agent_keys(seed, Purpose.INIT, np.arange(1), agents)
-    start = initial_positions(problem, parameters, keys, dtype)[0]
+    if start is None:
+        keys = agent_keys(seed, Purpose.INIT, np.arange(1), agents)
+        start = initial_positions(problem, parameters, keys, dtype)[0]
     most = _ROWS if parameters.size <= MANY_PARAMETERS else _ROWS_OF_LARGE_MODELS
     rows = int(min(most, problem.shard_sizes.max()))
     used = np.minimum(problem.shard_sizes, rows)

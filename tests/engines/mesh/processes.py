@@ -3,14 +3,11 @@
 import contextlib
 import os
 import socket
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 
-COMMAND = [sys.executable, "-m", "consilience.cli.main"]
+from tests.command import Command
+
 SECONDS = 300
 SLURM = {
     "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "node[01-02]", "SLURM_NTASKS": "2", "SLURM_PROCID": "1",
@@ -60,22 +57,12 @@ def is_free(port):
     return False
 
 
-def start(arguments, cwd, environment=None):
-    """A process whose words on standard error go to a file: nobody has to read while it runs."""
-    words = tempfile.NamedTemporaryFile()  # noqa: SIM115 - it lasts as long as the process
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=words
-    )
-    process.words = words
-    return process
-
-
 @contextlib.contextmanager
 def team(commands, cwd, environments=None):
     """Processes that run together; those that are left at the end are killed."""
     places = cwd if isinstance(cwd, list) else [cwd] * len(commands)
     made = [
-        start(command, place, environment)
+        Command(*command, cwd=place, environment=environment)
         for command, place, environment in zip(commands, places, environments or [None] * len(commands), strict=True)
     ]
     try:
@@ -84,8 +71,7 @@ def team(commands, cwd, environments=None):
         for process in made:
             if process.poll() is None:
                 process.kill()
-            process.wait()
-            process.words.close()
+                process.wait(10)
 
 
 def rendezvous_options(count, port=None, seconds=60):
@@ -107,7 +93,7 @@ def finished(made):
     """Exit codes and last lines of standard error."""
     told = []
     for process in made:
-        process.wait(timeout=SECONDS)
-        lines = Path(process.words.name).read_text().strip().splitlines()
+        _, said = process.communicate(SECONDS)
+        lines = said.strip().splitlines()
         told.append((process.returncode, lines[-1] if lines else ""))
     return told

@@ -85,9 +85,9 @@ def test_two_processes_with_checkpoints_sample_what_simulate_does(place):
         require_equal(draws_of(place / "run"), expected[:, ::-1])
 
 
-@pytest.mark.slow(reason="four real processes")
-def test_four_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_own_shards(place):
-    count = 4
+@pytest.mark.slow(reason="three real processes")
+def test_three_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_own_shards(place):
+    count = 3
     environments = [
         {**environment, "LOADED": str(place / f"loaded-{number}")} for number, environment in enumerate(slurm(count))
     ]

@@ -61,8 +61,8 @@ class AgentStep:
         self._rows = Rows(problem, plan, self.dtype)
         chains = np.arange(plan.num_chains)
         self._keys = {purpose: agent_keys(plan.seed, purpose, chains, [agent]) for purpose in Purpose}
-        self._start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
-        require_usable(problem, self.parameters, self._start[0], self._rows.stacked, [agent])
+        self.start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
+        require_usable(problem, self.parameters, self.start[0], self._rows.stacked, [agent])
         self._gradients = network_gradients(problem, self.parameters)
         self._private_start = self.parameters.private_start
         self._neighbours = _own_neighbours(weights, self.dtype)
@@ -77,7 +77,7 @@ class AgentStep:
 
     def initial_state(self) -> Any:
         """The sampler's state in every chain before the first round."""
-        return each(self.plan.sampler.init)(self._start)
+        return each(self.plan.sampler.init)(self.start)
 
     def message(self, state: Any, prepared: Prepared | None = None) -> Arrays:
         """What the agent tells its neighbours; a sampler that speaks last needs what was prepared."""

@@ -69,6 +69,10 @@ class Connections:
         """Take in what a neighbour sent."""
         raise NotImplementedError
 
+    def all_counts(self) -> Counter[str]:
+        """Messages and bytes, and what was rejected or asked for."""
+        return self.counts
+
     def answer(self, what: str, content: bytes) -> bytes | None:
         """Answer a neighbour: the status or the plan."""
         if what == "status":

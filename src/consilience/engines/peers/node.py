@@ -112,7 +112,8 @@ class Node(Gossiping, Member):
 
     def largest_curvature(self) -> float:
         """Of its own potential, where it starts."""
-        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, np.array([self.settings.agent]))
+        agent = np.array([self.settings.agent])
+        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, agent, self.step.start[0])
 
     def initial_state(self) -> NodeState:
         """The state of this agent in every chain before the first round."""

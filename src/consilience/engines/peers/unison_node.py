@@ -29,6 +29,7 @@ from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.mask_exchange import MaskExchange
 from consilience.engines.peers.mask_keys import Registry
 from consilience.engines.peers.masks import require_enough
+from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.member import Member, Write
 from consilience.engines.peers.membership import Membership
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
@@ -84,11 +85,17 @@ class OverNetwork:
         self.own, self._total = slice(0, 1), total
 
     def compiled(self, make: Make, *arguments: Any) -> Callable[..., Any]:
-        """A program that stops in each sum until the network has answered."""
+        """A program that stops in each sum until the network has answered.
+
+        Words travel as pairs of 32 bits: callbacks run in threads in which JAX may not know of double precision, and
+        would silently cut longer ones to half.
+        """
 
         def total(words: Any) -> Any:
-            like = jax.ShapeDtypeStruct(words.shape, words.dtype)
-            return jax.pure_callback(self._total, like, words, vmap_method="broadcast_all")
+            halves = jax.lax.bitcast_convert_type(words, jnp.uint32)
+            like = jax.ShapeDtypeStruct(halves.shape, jnp.uint32)
+            answer = jax.pure_callback(self._total, like, halves, vmap_method="broadcast_all")
+            return jax.lax.bitcast_convert_type(answer, jnp.int64)
 
         return jax.jit(make(total, lambda values: values)).lower(*arguments).compile(_IN_TURN)
 
@@ -140,6 +147,7 @@ class UnisonNode(Member):
         self._places: dict[int, Place] = {}
         self._raised: Exception | None = None
         self._said_at = self.time.now()
+        self.phases, self.distance = Stopwatch(), float("nan")
 
     def _entries(self) -> dict[str, Any]:
         return {**self.plan.model_dump(mode="json"), "on_loss": self.settings.on_loss, "jax": jax.__version__}
@@ -279,13 +287,14 @@ class UnisonNode(Member):
                 raise self._raised from None
             raise
 
-    def _total(self, words: np.ndarray) -> np.ndarray:
-        """A sum over all agents, for the compiled program."""
+    def _total(self, halves: np.ndarray) -> np.ndarray:
+        """A sum over all agents, for the compiled program; words come and go as pairs of 32 bits."""
         if self._raised is not None:
             raise self._raised
-        own = np.ascontiguousarray(words)
+        own = np.ascontiguousarray(halves)
+        assert own.dtype == np.uint32
         try:
-            return self._sums.total(own.reshape(-1).view(np.uint64)).view(np.int64).reshape(own.shape)
+            return self._sums.total(own.reshape(-1).view(np.uint64)).view(np.uint32).reshape(own.shape)
         except Exception as error:
             self._raised = error
             raise
