@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.engines.base import Alone, PlainForm, Segment, StateForm, Storage, Team
+from consilience.engines.base import Alone, Segment, StateForm, Storage, Team
+from consilience.engines.spreading import Agents, Buffers, OneDevice, Spread
 from consilience.errors import PlanError, ProblemError
 from consilience.kernel.gradients import network_potentials
+from consilience.kernel.grouping import by_number
 from consilience.kernel.model_checks import require_usable
 from consilience.kernel.network_sums import NetworkSums
 from consilience.kernel.parameters import Parameters, initial_positions
@@ -33,17 +35,6 @@ _BUFFER_BYTES = 2**24
 _MOST_MOVES = 256
 MEASURED = (*FACTS, "step_size")
 """What is measured with every move."""
-
-
-class Buffers(NamedTuple):
-    """What some moves leave behind, one entry for each."""
-
-    shared: Any
-    """`(moves, chains, d)`"""
-    private: Any
-    """`(moves, chains, agents here, p)`"""
-    measured: Any
-    """`(moves, chains)` each of `MEASURED`."""
 
 
 class Place(Protocol):
@@ -105,25 +96,43 @@ class Replicas:
 
     block_steps = 1
     segment_seconds = 0.4
-    uses_up_state = False
 
-    def __init__(self, problem: Problem, plan: Plan, place: Place, root: int, rows: Rows | None = None) -> None:
+    def __init__(
+        self, problem: Problem, plan: Plan, place: Place, root: int, rows: Rows | None = None, spread: Spread | None = None
+    ) -> None:
         self.problem, self.plan, self.place, self.root = problem, plan, place, root
+        self.spread = spread or OneDevice()
+        self.uses_up_state = self.spread.uses_up_state
         self.sampler = require_sampler(problem, plan)
         self.team = place.team
         self.parameters = Parameters.of(problem, np.float64)
         self._rows = rows or Rows(problem, plan, jnp.float64)
         self._windows = schedule(plan.num_warmup or 0)
-        self._start = self._first_positions()
-        require_usable(problem, self.parameters, jnp.asarray(self._start[0]), self._rows.stacked, place.agents.tolist())
+        start = self.team.attempt(self._usable_start)
+        self._held, self._start = self._put(start)
         self.max_steps = self._moves_at_once()
         private = self.parameters.private
         self.storage = Storage(
-            place.storage_agents, place.own, max(1, len(place.agents)), MEASURED, plan.num_steps,
+            place.storage_agents, place.own, self.spread.agents_per_file(len(place.agents)), MEASURED, plan.num_steps,
             without_agents=frozenset(self.parameters.names) - private,
         )  # fmt: skip
-        self.form: StateForm = PlainForm(jax.eval_shape(self.initial_state))
+        self.form: StateForm = self.spread.form(jax.eval_shape(self._blank, self._start))
         self._programs: dict[str, Any] = {}
+
+    def _usable_start(self) -> np.ndarray:
+        """Where agents start, if the model can be evaluated there."""
+        start = self._first_positions()
+        numbers = self.place.agents.tolist()
+        require_usable(self.problem, self.parameters, jnp.asarray(start[0]), self._rows.stacked, numbers)
+        return start
+
+    def _put(self, start: np.ndarray) -> tuple[tuple[Any, Agents], Any]:
+        """What programs are given of the agents that are here: their data, what is known of them, their start."""
+        entries, shape = self.parameters.entries, (len(self.place.agents), self.parameters.size)
+        own = np.ones(shape) if entries is None else np.asarray(entries, np.float64)
+        agents = Agents(self.place.agents, own[:, self.parameters.num_shared :])
+        data, agents, start = self.spread.held(self._rows.arrays, agents, start, self.parameters)
+        return (data, agents), start
 
     def _first_positions(self) -> np.ndarray:
         """`(chains, agents here, size)` where `init` lets agents start; shared parameters by keys without an agent."""
@@ -137,14 +146,15 @@ class Replicas:
         return np.concatenate([common[..., :split], own[..., split:]], -1)
 
     def _moves_at_once(self) -> int:
-        entry = 8 * self.plan.num_chains * len(self.place.agents) * self.parameters.size
+        places = self.spread.num_places(len(self.place.agents))
+        entry = 8 * self.plan.num_chains * places * self.parameters.size
         return max(1, min(_MOST_MOVES, _BUFFER_BYTES // entry, self.place.moves_at_once))
 
     # --- a stepper ---------------------------------------------------------------------------------------------
 
     def data_digest(self) -> str:
-        """Of the shards that are here."""
-        return self.problem.fingerprint()
+        """Of the shards that are here, or of all that the team holds."""
+        return self.spread.digest(self.problem)
 
     def largest_curvature(self) -> None:
         """Nobody needs it: the sampler finds its step size itself."""
@@ -152,8 +162,11 @@ class Replicas:
 
     def initial_state(self) -> Replica:
         """Where the chains are before `start`, which needs the network and is part of the first segment."""
-        own, split = jnp.asarray(self._start), self.parameters.num_shared
-        template = jax.eval_shape(self._program(self._started)(_same, _same), *self._here, self._start)
+        return self.spread.made(self._blank, self._start)
+
+    def _blank(self, own: Any) -> Replica:
+        split = self.parameters.num_shared
+        template = jax.eval_shape(self._program(self._started)(_same, _same), *self._held, own)
         blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), template)
         return blank._replace(shared=own[:, 0, :split], private=own[..., split:])
 
@@ -161,10 +174,10 @@ class Replicas:
         """Compile both programs, so that sampling can be timed apart."""
         if not self._programs:
             state = self.initial_state()
-            numbers = (jnp.int32(0), jnp.int32(1), jnp.int32(0))
+            numbers = (np.int32(0), np.int32(1), np.int32(0))
             self._programs = {
-                "start": self.place.compiled(self._program(self._started), *self._here, self._start),
-                "moves": self.place.compiled(self._program(self._moves), *self._here, state, *numbers),
+                "start": self.place.compiled(self._program(self._started), *self._held, self._start),
+                "moves": self.place.compiled(self._program(self._moves), *self._held, state, *numbers),
             }
 
     def advance(self, state: Replica, first_step: int, num_steps: int) -> tuple[Replica, Segment]:
@@ -176,11 +189,11 @@ class Replicas:
         """The replica after some moves, and what they left behind; the first of all begins with the start."""
         self.compile()
         if first_step == 0:
-            state = self._programs["start"](*self._here, self._start)
+            state = self._programs["start"](*self._held, self._start)
             self._require_started(state)
-        numbers = (jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(attempt))
-        state, buffers = jax.block_until_ready(self._programs["moves"](*self._here, state, *numbers))
-        return state, jax.tree.map(np.asarray, buffers)
+        numbers = (np.int32(first_step), np.int32(num_steps), np.int32(attempt))
+        state, buffers = jax.block_until_ready(self._programs["moves"](*self._held, state, *numbers))
+        return state, self.spread.fetched(buffers)
 
     def segment(self, first_step: int, num_steps: int, buffers: Buffers) -> Segment:
         """What some moves leave behind, from buffers that may be longer."""
@@ -232,13 +245,6 @@ class Replicas:
 
     # --- the programs ------------------------------------------------------------------------------------------
 
-    @property
-    def _here(self) -> tuple[Any, Any]:
-        """What programs are given of the agents that are here: their data, their numbers, their private entries."""
-        entries, shape = self.parameters.entries, (len(self.place.agents), self.parameters.size)
-        own = jnp.ones(shape) if entries is None else jnp.asarray(entries, jnp.float64)
-        return self._rows.arrays, (jnp.asarray(self.place.agents), own[:, self.parameters.num_shared :])
-
     def _program(self, function: Callable[..., Any]) -> Make:
         """A function of the network as a function of data, agents and the rest."""
 
@@ -250,12 +256,15 @@ class Replicas:
 
         return make
 
-    def _network(self, data: Any, agents: Any, total: Any, vary: Any) -> NetworkSums:
+    def _network(self, data: Any, agents: Agents, total: Any, vary: Any) -> NetworkSums:
         """What the sampler sees of the network, while a program is traced."""
-        potentials = network_potentials(self.problem, self.parameters)
+        if agents.groups is None:
+            potentials = network_potentials(self.problem, self.parameters)
+        else:
+            potentials = by_number(self.problem, self.parameters, network_potentials)(agents.groups)
         return NetworkSums(
             lambda positions: potentials(positions, *data, False), self.parameters.num_shared, self.plan.num_agents,
-            total, *agents, self.root, vary,
+            total, agents.numbers, agents.entries, self.root, vary, agents.counts,
         )  # fmt: skip
 
     def _keys(self, step: Any, attempt: Any = 0) -> Keys:
@@ -275,7 +284,7 @@ class Replicas:
         moves = self.max_steps
         lead = (moves, state.shared.shape[0])
         buffers = Buffers(
-            jnp.zeros((lead[0], *state.shared.shape)), jnp.zeros((lead[0], *state.private.shape)),
+            jnp.zeros((lead[0], *state.shared.shape)), network.vary(jnp.zeros((lead[0], *state.private.shape))),
             {name: jnp.zeros(lead) for name in MEASURED},
         )  # fmt: skip
 

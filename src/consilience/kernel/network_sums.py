@@ -38,6 +38,7 @@ class NetworkSums:
         agents: `(agents here,)`, their numbers.
         entries: `(agents here, p)`, 1 for each private parameter, 0 for what only fills the array.
         root: the agent whose replica counts where replicas could differ.
+        counts: `(agents here,)` whether a place is an agent's own and counts in sums; `None` if all are.
     """
 
     potentials: Potentials
@@ -48,6 +49,13 @@ class NetworkSums:
     entries: jax.Array
     root: int = 0
     vary: Callable[[Any], Any] = lambda values: values
+    counts: jax.Array | None = None
+
+    def _counted(self, values: jax.Array) -> jax.Array:
+        """Integers or truths `(agents here, …)`, 0 where a place is no agent's own."""
+        if self.counts is None:
+            return values
+        return jnp.where(self.counts.reshape(-1, *[1] * (values.ndim - 1)), values, jnp.zeros_like(values))
 
     def evaluate(self, grid: Grid, shared: jax.Array, private: jax.Array, ride: Ride) -> Evaluation:
         """Log-density and gradients of one chain, by one sum.
@@ -67,8 +75,8 @@ class NetworkSums:
             jnp.concatenate([values[:, None], ride(own_gradient)], 1), grid.energy, self.num_agents
         )
         slopes, also_fit = to_words(gradients[:, : self.num_shared], grid.gradient, self.num_agents)
-        misfits = jnp.sum(~(fit.all(1) & also_fit.all(1)), dtype=jnp.int64)
-        words = jnp.concatenate([misfits[None], energies.sum(0), slopes.sum(0)])
+        misfits = jnp.sum(self._counted(~(fit.all(1) & also_fit.all(1))), dtype=jnp.int64)
+        words = jnp.concatenate([misfits[None], self._counted(energies).sum(0), self._counted(slopes).sum(0)])
         summed = self.total(words)
         carried = energies.shape[1] - 1
         usable = summed[0] == 0
@@ -91,10 +99,10 @@ class NetworkSums:
         slopes = gradients[..., : self.num_shared]
         usable = jnp.isfinite(values) & jnp.isfinite(gradients).all(-1)
         counts = [
-            jax.vmap(magnitude_counts, 1)(jnp.where(usable.reshape(chains, agents, 1), one, 0.0)).sum(0)
+            self._counted(jax.vmap(magnitude_counts, 1)(jnp.where(usable.reshape(chains, agents, 1), one, 0.0))).sum(0)
             for one in (values[..., None], slopes)
         ]
-        words = jnp.concatenate([*counts, jnp.sum(~usable, 1, dtype=jnp.int64)])
+        words = jnp.concatenate([*counts, jnp.sum(self._counted((~usable).T), 0, dtype=jnp.int64)])
         summed = self.total(words)
         bins = counts[0].size
         grid = Grid(*(grid_exponent(summed[i * bins : (i + 1) * bins], self.num_agents) for i in range(2)))
@@ -103,5 +111,6 @@ class NetworkSums:
     def adopt(self, values: jax.Array) -> jax.Array:
         """The root agent's numbers `(agents here, …)`, to the bit, at every agent."""
         words = jax.lax.bitcast_convert_type(values.astype(jnp.float64), jnp.int64)
-        chosen = jnp.where((self.agents == self.root).reshape(-1, *[1] * (words.ndim - 1)), words, 0).sum(0)
+        chosen = jnp.where((self.agents == self.root).reshape(-1, *[1] * (words.ndim - 1)), words, 0)
+        chosen = self._counted(chosen).sum(0)
         return jax.lax.bitcast_convert_type(self.total(chosen.reshape(-1)).reshape(chosen.shape), jnp.float64)

@@ -209,10 +209,12 @@ class Loop:
 
     def _append(self, segment: Segment) -> None:
         if len(segment.draws):
-            values = self.stepper.by_variable(segment.draws)
+            values, storage = self.stepper.by_variable(segment.draws), self.stepper.storage
             if self.team.is_first:
                 values |= self._about_draws(segment)
-            self.draws.write(values, {"agent": self.stepper.storage.own})
+            else:  # what is the same at all agents is stored once
+                values = {name: own for name, own in values.items() if name not in storage.without_agents}
+            self.draws.write(values, {"agent": storage.own}, len(segment.draws))
             if self.team.size == 1:
                 self.draws.commit(self.draws.written)
         if self.team.is_first:

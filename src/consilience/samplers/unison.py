@@ -51,6 +51,8 @@ class Network(Protocol):
     """`(agents here,)` their numbers."""
     entries: Any
     """`(agents here, p)`: 1 for each private parameter, 0 for what only fills the array."""
+    vary: Callable[[Any], Any]
+    """Marks an array that is the same at all agents, so far, as one that each has of its own."""
 
     def evaluate(self, grid: Any, shared: Any, private: Any, ride: Ride) -> Evaluation:
         """The log-density at a position, by one sum."""

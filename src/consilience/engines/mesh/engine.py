@@ -75,14 +75,10 @@ class MeshSimulation(Gossiping):
     def __init__(self, problem: Problem, plan: Plan, settings: DeviceSettings | None = None) -> None:
         self.plan, team = plan, ProcessTeam()
         self.team: Team = team
-        team.require_same(
-            "another plan, version or setting",
-            _identity(plan, settings),
-            "start all processes with the same command, but for --process-id, and the same packages",
-        )
+        require_same_start(team, plan, settings)
         self.mesh, self.axes, self.layout = _laid_out(plan, settings)
         self.dtype = jnp.dtype(plan.dtype)
-        self.problem = own = self.team.attempt(lambda: self._own_part(problem))
+        self.problem = own = self.team.attempt(lambda: own_part(problem, plan, self.layout, team))
         self.parameters = Parameters.of(own, self.dtype)
         self._require_same_layout(team)
         self.model = ModelAxis(self.axes.model, self.parameters.size)
@@ -105,19 +101,6 @@ class MeshSimulation(Gossiping):
         self.form: StateForm = MeshForm(self)
         self._program: Any = None
 
-    def _own_part(self, problem: Problem) -> Problem:
-        """The shards of this process, in line."""
-        require_replicas(problem, self.plan)
-        ranks = self.layout.ranks_of_process(self.team.index)
-        if problem.num_agents == self.plan.num_agents:
-            return problem.of_agents(self.layout.line[ranks].tolist())
-        if problem.num_agents == len(ranks) and problem.network_size == self.plan.num_agents:
-            return problem
-        raise ProblemError(
-            f"the problem has {problem.num_agents} shards but the graph has {self.plan.num_agents} agents: give "
-            "every agent one shard"
-        )
-
     def _gradients_by_group(self) -> Callable[[Any], NetworkGradients]:
         """From the numbers of the agents' groups, if they differ, to their gradients."""
         if self.parameters.groups:
@@ -133,13 +116,7 @@ class MeshSimulation(Gossiping):
                 f"the problem has private parameters ({', '.join(sorted(parameters.private))}), which are not spread "
                 "over devices: leave model_devices out"
             )
-        if team.size > 1:
-            differ = "private parameters of other lengths"
-            remedy = "use one process, or the engine peers, for agents that differ"
-            digest = hashlib.sha256(repr((parameters.names, parameters.shapes, len(parameters.groups))).encode())
-            team.require_same(differ, digest.digest(), remedy)
-            if parameters.groups:
-                raise MeshError(f"agents have private parameters of different lengths: {remedy}")
+        require_same_shapes(team, parameters)
 
     def _require_usable(self) -> None:
         """Check the model where the agents of this process start, without the network."""
@@ -376,6 +353,40 @@ class MeshSimulation(Gossiping):
             return jax.lax.psum(jnp.where(is_agent[:, None], values, 0).sum(1), "agents")
 
         return jax.lax.psum(consensus_error(positions, self.plan.num_agents, total), "model")
+
+
+def own_part(problem: Problem, plan: Plan, layout: Layout, team: Team) -> Problem:
+    """The shards of this process, in line."""
+    require_replicas(problem, plan)
+    ranks = layout.ranks_of_process(team.index)
+    if problem.num_agents == plan.num_agents:
+        return problem.of_agents(layout.line[ranks].tolist())
+    if problem.num_agents == len(ranks) and problem.network_size == plan.num_agents:
+        return problem
+    raise ProblemError(
+        f"the problem has {problem.num_agents} shards but the graph has {plan.num_agents} agents: give every agent one "
+        "shard"
+    )
+
+
+def require_same_start(team: ProcessTeam, plan: Plan, settings: DeviceSettings | None) -> None:
+    """Check that all processes were started for the same run, by the same packages."""
+    team.require_same(
+        "another plan, version or setting",
+        _identity(plan, settings),
+        "start all processes with the same command, but for --process-id, and the same packages",
+    )
+
+
+def require_same_shapes(team: ProcessTeam, parameters: Parameters) -> None:
+    """Check that agents of several processes have parameters of the same shapes: one program serves them all."""
+    if team.size == 1:
+        return
+    remedy = "use one process, or the engine peers, for agents that differ"
+    digest = hashlib.sha256(repr((parameters.names, parameters.shapes, len(parameters.groups))).encode())
+    team.require_same("private parameters of other lengths", digest.digest(), remedy)
+    if parameters.groups:
+        raise MeshError(f"agents have private parameters of different lengths: {remedy}")
 
 
 def own_agents(plan: Plan, settings: DeviceSettings | None = None) -> np.ndarray:

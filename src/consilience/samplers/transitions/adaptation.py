@@ -87,7 +87,7 @@ def adapted(sampler: Unison, windows: Schedule, step: Any, state: Replica, facts
     def learn(state: Replica) -> Replica:
         now = _with_step_size(sampler, state.adaptation, facts)
         now = jax.lax.cond(slow, lambda one: _with_moments(sampler, one, state), lambda one: one, now)
-        now = jax.lax.cond(ends, lambda one: _with_mass(sampler, one), lambda one: one, now)
+        now = jax.lax.cond(ends, lambda one: _with_mass(sampler, one, network), lambda one: one, now)
         now = now._replace(
             step_size=jnp.where(step == count - 1, jnp.exp(now.averaging.log_step_size_avg), now.step_size)
         )
@@ -116,11 +116,12 @@ def _with_moments(sampler: Unison, now: Adaptation, state: Replica) -> Adaptatio
     return now._replace(moments=carry[0], own_moments=carry[1])
 
 
-def _with_mass(sampler: Unison, now: Adaptation) -> Adaptation:
+def _with_mass(sampler: Unison, now: Adaptation, network: Network) -> Adaptation:
     """At the end of a window: the mass that it found; the step size is averaged anew."""
     restart, _, final = dual_averaging_adaptation(sampler.target_acceptance)
     moments = _strong(_mass(sampler)[2](now.moments))
     own = _strong(mass_matrix_adaptation(True)[2](now.own_moments))
+    begun = own.wc_state._replace(mean=network.vary(own.wc_state.mean), m2=network.vary(own.wc_state.m2))
     averaging = _strong(restart(final(now.averaging)))
     return now._replace(
         step_size=jnp.exp(averaging.log_step_size),
@@ -128,6 +129,6 @@ def _with_mass(sampler: Unison, now: Adaptation) -> Adaptation:
         own_inverse_mass=own.inverse_mass_matrix.reshape(now.own_inverse_mass.shape),
         averaging=averaging,
         moments=moments,
-        own_moments=own,
+        own_moments=own._replace(wc_state=begun),
         length=_strong(sampler.after_window(now.length)),
     )
