@@ -59,9 +59,9 @@ def from_words(words: jax.Array, exponent: Any) -> jax.Array:
 
 
 def magnitude_counts(values: jax.Array) -> jax.Array:
-    """A count of 1 at the binary exponent of the largest of some numbers, and 0 elsewhere; sums find the largest of all.
+    """A count of 1 at the binary exponent of the largest of some numbers, and 0 elsewhere.
 
-    Numbers that are not finite do not count.
+    The sum of these over all agents says where the largest of all is. Numbers that are not finite do not count.
     """
     largest = jnp.max(jnp.abs(jnp.where(jnp.isfinite(values), values, 0.0)), initial=0.0)
     exponent = jnp.where(largest > 0, jnp.frexp(largest)[1], _LOWEST)

@@ -46,11 +46,17 @@ class Evaluation(NamedTuple):
 class Network(Protocol):
     """What a sampler sees of the other agents."""
 
-    num_agents: int
-    agents: Any
-    """`(agents here,)` their numbers."""
-    entries: Any
-    """`(agents here, p)`: 1 for each private parameter, 0 for what only fills the array."""
+    @property
+    def num_agents(self) -> int:
+        """Of the whole network."""
+
+    @property
+    def agents(self) -> Any:
+        """`(agents here,)` their numbers."""
+
+    @property
+    def entries(self) -> Any:
+        """`(agents here, p)`: 1 for each private parameter, 0 for what only fills the array."""
 
     def evaluate(self, grid: Any, shared: Any, private: Any, ride: Ride) -> Evaluation:
         """The log-density at a position, by one sum."""
