@@ -253,8 +253,8 @@ class Replicas:
         potentials = network_potentials(self.problem, self.parameters)
         rows, weights, scale = data
         return NetworkSums(
-            lambda positions: potentials(positions, rows, weights, scale, False), self.parameters.num_shared, self.plan.num_agents,
-            total, agents=agents[0], entries=agents[1], root=self.root, vary=vary,
+            lambda positions: potentials(positions, rows, weights, scale, False), self.parameters.num_shared,
+            self.plan.num_agents, total, agents=agents[0], entries=agents[1], root=self.root, vary=vary,
         )  # fmt: skip
 
     def _keys(self, step: Any) -> Keys:
