@@ -44,7 +44,7 @@ from pydantic import ConfigDict, Field, field_serializer, field_validator
 from consilience import graphs
 from consilience.errors import InputError, PlanError
 from consilience.graphs import Graph
-from consilience.samplers import SAMPLERS, Sampler
+from consilience.samplers import SAMPLERS, Gossip, Sampler
 from consilience.validation import Record
 
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits inside compiled programs
@@ -168,10 +168,20 @@ class Plan(Record):
         """Whether sampling ends when all parameters have converged."""
         return self.sampler.tunes_itself and self.num_draws is None
 
+    @property
+    def gossip(self) -> Gossip:
+        """The sampler, where agents each walk a chain of their own."""
+        if not isinstance(self.sampler, Gossip):
+            raise PlanError(
+                f"the sampler {self.sampler.kind} has no step of a single agent: this needs a sampler by gossip, for "
+                "example dula"
+            )
+        return self.sampler
+
     def replace(self, **changes: Any) -> Plan:
         """The same plan with some entries changed."""
         sampler = changes.get("sampler", self.sampler)
-        derived = _OF_STEPS if sampler.tunes_itself else _OF_DRAWS
+        derived: tuple[str, ...] = _OF_STEPS if sampler.tunes_itself else _OF_DRAWS
         if sampler.tunes_itself != self.sampler.tunes_itself:
             derived = (*_OF_STEPS, *_OF_DRAWS, "num_chains", "dtype")
         if "num_draws" in changes:
@@ -218,7 +228,7 @@ def _sampler_of(value: Any) -> type[Sampler] | None:
     """The kind of sampler that an entry means, if it is one."""
     if isinstance(value, Sampler):
         return type(value)
-    return SAMPLERS.get(value.get("kind")) if isinstance(value, dict) else None
+    return SAMPLERS.get(str(value.get("kind"))) if isinstance(value, dict) else None
 
 
 def _counting_draws(entries: dict[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,9 @@ class Display:
                 completed=step.step,
                 rate=f"{step.steps_per_second:,.0f} steps/s",
                 error=", ".join(
-                    f"{name.replace('_', ' ')} {value:.3g}" for name, value in step.metrics.items() if name in _WATCHED
+                    f"{name.replace('_', ' ')} {value:.3g}"
+                    for name, value in step.metrics.items()
+                    if name in _WATCHED
                 )
                 if plan.num_agents > 1 or plan.sampler.tunes_itself
                 else "",
@@ -187,10 +189,6 @@ def print_theory(described: Mapping[str, Any], page: Path) -> None:
         console.print(theory_report.slopes_in_words(described["plans"][0]), highlight=False, soft_wrap=True)
     if described["comparisons"]:
         console.print(theory_report.comparison_in_words(described), highlight=False, soft_wrap=True)
-    if "verdict" in summary and "results" not in summary:
-        console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
-        for warning in summary.get("warnings", ()):
-            console.print(f"Note: {warning}.", style="yellow", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
 
 

@@ -72,7 +72,9 @@ def bfmi(energy: np.ndarray) -> np.ndarray:
     [3.0]
     """
     spread = energy.var(1)
-    return np.where(spread > 0, (np.diff(energy, axis=1) ** 2).sum(1) / energy.shape[1] / np.maximum(spread, 1e-300), 1)
+    return np.where(
+        spread > 0, (np.diff(energy, axis=1) ** 2).sum(1) / energy.shape[1] / np.maximum(spread, 1e-300), 1
+    )
 
 
 def _by_arviz(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:

@@ -106,7 +106,7 @@ class Simulation(Gossiping):
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step."""
-        return each(self.plan.sampler.init)(self._start)
+        return each(self.plan.gossip.init)(self._start)
 
     def compile(self) -> None:
         """Compile the program for segments of any length, once for each size of a group of chains."""
@@ -157,7 +157,7 @@ class Simulation(Gossiping):
 
         def bad_after(steps: int) -> np.ndarray:
             reached = self.advance(state, first_step, steps)[0] if steps else state
-            positions = np.asarray(each(self.plan.sampler.position)(reached))
+            positions = np.asarray(each(self.plan.gossip.position)(reached))
             return ~np.isfinite(positions).all(-1)
 
         found = first_bad_step(bad_after, num_steps)

@@ -135,7 +135,7 @@ class Replicas:
         return (data, agents), start
 
     def _first_positions(self) -> np.ndarray:
-        """`(chains, agents here, size)` where `init` lets agents start; shared parameters by keys without an agent."""
+        """`(chains, agents here, size)` where `init` lets agents start; what is shared by keys without an agent."""
         plan, agents, split = self.plan, self.place.agents, self.parameters.num_shared
         chains = np.arange(plan.num_chains)
         own, common = (
@@ -205,10 +205,12 @@ class Replicas:
         return Segment(first_step + num_steps, flat, self.plan.draws_after(first_step), steps, measured)
 
     def by_variable(self, draws: np.ndarray) -> dict[str, np.ndarray]:
-        """Draws as arrays by name: shared ones `(chains, draws, …)`, private ones `(chains, agents here, draws, …)`."""
+        """Draws by name: shared ones `(chains, draws, …)`, private ones `(chains, agents here, draws, …)`."""
         split, agents = self.parameters.num_shared, len(self.place.agents)
         ordered = np.moveaxis(draws, 0, 1)  # chains, draws, entries
-        private = ordered[..., split:].reshape(*ordered.shape[:2], agents, self.parameters.size - split).swapaxes(1, 2)
+        private = (
+            ordered[..., split:].reshape(*ordered.shape[:2], agents, self.parameters.size - split).swapaxes(1, 2)
+        )
         shared = np.broadcast_to(ordered[:, None, :, :split], (*private.shape[:3], split))
         found = self.parameters.variables(np.concatenate([shared, private], -1), agent_axis=1)
         return {name: values if name in self.parameters.private else values[:, 0] for name, values in found.items()}
@@ -239,8 +241,8 @@ class Replicas:
         bad = ~np.isfinite(np.asarray(state.log_density))
         if bad.any():
             raise ProblemError(
-                f"the log-posterior of everybody's data is not finite where chain {int(bad.argmax())} starts: let init "
-                "return a point at which every agent's rows have a positive likelihood, and of a sensible size"
+                f"the log-posterior of everybody's data is not finite where chain {int(bad.argmax())} starts: let "
+                "init return a point at which every agent's rows have a positive likelihood, and of a sensible size"
             )
 
     # --- the programs ------------------------------------------------------------------------------------------
@@ -262,9 +264,10 @@ class Replicas:
             potentials = network_potentials(self.problem, self.parameters)
         else:
             potentials = by_number(self.problem, self.parameters, network_potentials)(agents.groups)
+        rows, weights, scale = data
         return NetworkSums(
-            lambda positions: potentials(positions, *data, False), self.parameters.num_shared, self.plan.num_agents,
-            total, agents.numbers, agents.entries, self.root, vary, agents.counts,
+            lambda positions: potentials(positions, rows, weights, scale, False), self.parameters.num_shared,
+            self.plan.num_agents, total, agents.numbers, agents.entries, self.root, vary, agents.counts,
         )  # fmt: skip
 
     def _keys(self, step: Any, attempt: Any = 0) -> Keys:
@@ -298,7 +301,9 @@ class Replicas:
             state = adapted(self.sampler, self._windows, step, state, facts, network)
             measured = {**facts._asdict(), "step_size": jnp.broadcast_to(used, lead[1:])}
             left = Buffers(state.shared, state.private, {name: measured[name] for name in MEASURED})
-            return state, jax.tree.map(lambda buffer, new: buffer.at[place].set(new.astype(buffer.dtype)), buffers, left)
+            return state, jax.tree.map(
+                lambda buffer, new: buffer.at[place].set(new.astype(buffer.dtype)), buffers, left
+            )
 
         return jax.lax.fori_loop(0, num_steps, one, (state, buffers))
 

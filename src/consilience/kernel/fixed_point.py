@@ -59,22 +59,24 @@ def from_words(words: jax.Array, exponent: Any) -> jax.Array:
 
 
 def magnitude_counts(values: jax.Array) -> jax.Array:
-    """A count of 1 at the binary exponent of the largest of some numbers, and 0 elsewhere; sums find the largest of all.
+    """A count of 1 at the binary exponent of the largest of some numbers, and 0 elsewhere; of nothing but 0, none.
 
-    Numbers that are not finite do not count.
+    The sum of these over all agents says where the largest of all is. Numbers that are not finite do not count.
     """
     largest = jnp.max(jnp.abs(jnp.where(jnp.isfinite(values), values, 0.0)), initial=0.0)
-    exponent = jnp.where(largest > 0, jnp.frexp(largest)[1], _LOWEST)
-    place = jnp.clip(exponent - _LOWEST, 0, _BINS - 1)
-    return (jnp.arange(_BINS) == place).astype(jnp.int64)
+    place = jnp.clip(jnp.frexp(largest)[1] - _LOWEST, 0, _BINS - 1)
+    return ((jnp.arange(_BINS) == place) & (largest > 0)).astype(jnp.int64)
 
 
-def grid_exponent(counts: jax.Array, num_agents: int) -> jax.Array:
+def grid_exponent(counts: jax.Array, num_agents: int, least: int = _LOWEST) -> jax.Array:
     """The exponent of a grid on which numbers of the counted magnitudes fit, with room to grow.
+
+    Numbers up to `2^least` have that room in any case; if nothing was counted, those up to 1 at least.
 
     >>> with jax.enable_x64(True):
     ...     int(grid_exponent(magnitude_counts(jnp.array([3.0, -900.0])), 4))
     34
     """
     largest = _LOWEST + (_BINS - 1) - jnp.argmax(counts[::-1] > 0)
+    largest = jnp.maximum(jnp.where(counts.any(), largest, 0), least)
     return (62 - (num_agents - 1).bit_length() - _HEADROOM - largest).astype(jnp.int32)

@@ -19,6 +19,9 @@ import jax.numpy as jnp
 from consilience.kernel.fixed_point import Grid, from_words, grid_exponent, magnitude_counts, to_words
 from consilience.samplers.unison import Evaluation, Ride
 
+_LEAST_ENERGY = 10
+"""Energies up to `2^10` always fit: kinetic ones ride along, and a change by 1,000 is a divergence."""
+
 Potentials = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 """From positions `(chains, agents here, size)` to values `(chains, agents here)` and gradients."""
 Total = Callable[[jax.Array], jax.Array]
@@ -105,7 +108,10 @@ class NetworkSums:
         words = jnp.concatenate([*counts, jnp.sum(self._counted((~usable).T), 0, dtype=jnp.int64)])
         summed = self.total(words)
         bins = counts[0].size
-        grid = Grid(*(grid_exponent(summed[i * bins : (i + 1) * bins], self.num_agents) for i in range(2)))
+        grid = Grid(
+            grid_exponent(summed[:bins], self.num_agents, _LEAST_ENERGY),
+            grid_exponent(summed[bins : 2 * bins], self.num_agents),
+        )
         return grid, summed[2 * bins :] > 0
 
     def adopt(self, values: jax.Array) -> jax.Array:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from consilience.samplers import Leaf, Sampler, SpeaksFirst, SpeaksLast
+from consilience.samplers import Gossip, Leaf, SpeaksFirst, SpeaksLast
 
 
 class BothCoefficients(NamedTuple):
@@ -32,7 +32,7 @@ def each(function: Any) -> Any:
     return jax.vmap(jax.vmap(function))
 
 
-def coefficients_of(sampler: Sampler, num_agents: int, dtype: Any, k: Any, private_start: int | None = None) -> Any:
+def coefficients_of(sampler: Gossip, num_agents: int, dtype: Any, k: Any, private_start: int | None = None) -> Any:
     """The numbers of step `k`, in the precision of the run."""
 
     def numbers(count: int) -> Any:
@@ -47,7 +47,7 @@ def shared_coefficients(coefficients: Any, private_start: int | None) -> Any:
 
 
 def one_step(
-    sampler: Sampler,
+    sampler: Gossip,
     state: Any,
     coefficients: Any,
     noise: jax.Array,
@@ -97,7 +97,7 @@ def message_after(
 
 
 def completed(
-    sampler: Sampler,
+    sampler: Gossip,
     state: Any,
     gradient: Any,
     message: Any,
@@ -139,14 +139,14 @@ def _alone(sampler: Any, state: Any, gradient: Any, coefficients: Any, noise: An
     return each(one_agent)(state, gradient, noise)
 
 
-def _of_block(sampler: Sampler, state: Any, block: slice) -> Any:
+def _of_block(sampler: Gossip, state: Any, block: slice) -> Any:
     """A state with some of the entries of its vectors."""
     if block == slice(None):
         return state
     return _by_leaf(sampler, lambda kind, leaf: leaf[..., block] if kind is Leaf.VECTOR else leaf, state)
 
 
-def _by_leaf(sampler: Sampler, function: Callable[..., Any], *states: Any) -> Any:
+def _by_leaf(sampler: Gossip, function: Callable[..., Any], *states: Any) -> Any:
     """States made leaf by leaf from others, knowing what each leaf is."""
     return jax.tree.map(
         lambda kind, *parts: jax.tree.map(lambda *leaves: function(kind, *leaves), *parts),

@@ -71,7 +71,8 @@ def chain_marginals(run: RunDirectory) -> Figure:
     figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]
-        edges = np.linspace(*np.quantile(values, (0.001, 0.999)), 41)
+        low, high = np.quantile(values, (0.001, 0.999))
+        edges = np.linspace(low, high, 41)
         for chain in range(len(values)):
             height, _ = np.histogram(values[chain], edges, density=True)
             axis.stairs(height, edges, color=COLOURS[chain % len(COLOURS)], linewidth=1.1, alpha=0.8)

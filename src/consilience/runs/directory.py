@@ -173,7 +173,7 @@ class RunDirectory:
 
     @property
     def agents(self) -> list[xarray.Dataset]:
-        """Each agent's own draws, dimensions `(chain, draw, …)`; in unison, shared ones are the same at all agents."""
+        """Each agent's own draws, dimensions `(chain, draw, …)`; in unison, shared ones are everybody's."""
         draws = self.draws
         if "agent" not in draws.dims:
             return [draws] * len(self.agent_numbers)
@@ -199,7 +199,7 @@ class RunDirectory:
         return arviz.InferenceData(posterior=posterior, sample_stats=self.sample_stats())
 
     def sample_stats(self) -> xarray.Dataset:
-        """What was measured with each draw of a sampler that tunes itself, dimensions `(chain, draw)`, by ArviZ's names.
+        """What was measured with each draw of a sampler that tunes itself: `(chain, draw)`, by ArviZ's names.
 
         Those of the warm-up are in `metrics`.
         """
@@ -207,7 +207,9 @@ class RunDirectory:
         measured = measured.isel(time=measured["step"].to_numpy() > self.plan.burn_in)
         names = {"leapfrogs": "n_steps", "depth": "tree_depth"}
         found = measured.reset_coords(drop=True).rename({"time": "draw", **names})
-        return found.assign(diverging=found["diverging"].astype(bool)).assign_coords(draw=np.arange(found.sizes["draw"]))
+        return found.assign(diverging=found["diverging"].astype(bool)).assign_coords(
+            draw=np.arange(found.sizes["draw"])
+        )
 
     def store_beside(
         self,

@@ -103,7 +103,9 @@ class Loop:
             if self.checkpoints is not None:
                 self.checkpoints.close()
         found = self.stepper.found(state)
-        self._note(status="complete", step=step, timing=self._timing(step), **({"adaptation": found} if found else {}))
+        self._note(
+            status="complete", step=step, timing=self._timing(step), **({"adaptation": found} if found else {})
+        )
         if self.stop.is_set():
             raise Interrupted(f"all steps are stored; finish with: {self.companion.resume_command}")
 
@@ -153,7 +155,9 @@ class Loop:
 
     def _may_stop(self, step: int) -> bool:
         """Whether the draws of all agents suffice, if it is time to look."""
-        if not self.plan.stops_itself or step not in itertools.takewhile(lambda at: at <= step, looks(self.plan.burn_in)):
+        if not self.plan.stops_itself or step not in itertools.takewhile(
+            lambda at: at <= step, looks(self.plan.burn_in)
+        ):
             return False
         self._wait(0)
         self._agree()
@@ -339,4 +343,3 @@ def last_state(run: RunDirectory, stepper: Stepper) -> tuple[Any, int, dict[str,
         if found is not None:
             return found.state, found.step, found.note
     return stepper.initial_state(), 0, {"draws": 0, "times": 0}
-

@@ -84,9 +84,7 @@ def in_unison(run: RunDirectory) -> dict[str, Any]:
     return {
         **verdict_entries(1.0, rows, float(diverging.mean())),
         "warnings": warnings_of(int(diverging.sum()), fractions, deepest),
-        **costs(
-            int(evaluations.sum()) * hops, int(evaluations.sum()), later * hops * plan.num_chains, rows
-        ),
+        **costs(int(evaluations.sum()) * hops, int(evaluations.sum()), later * hops * plan.num_chains, rows),
         "evaluations": int(evaluations.sum()),
         "hops": hops,
         "divergences": int(diverging.sum()),
@@ -107,7 +105,11 @@ def _of_agents(rows: list[dict[str, Any]], agents: np.ndarray) -> dict[str, Any]
 
     def entries(agent: int | None) -> dict[str, Any]:
         own = [known.get((name, None)) or known.get((name, agent)) or {} for name in names]
-        columns = {"mean": "mean", "weighted_mean": "mean", **{one: one for one in ("standard_deviation", "rhat", "ess")}}
+        columns = {
+            "mean": "mean",
+            "weighted_mean": "mean",
+            **{one: one for one in ("standard_deviation", "rhat", "ess")},
+        }
         return {column: [row.get(entry) for row in own] for column, entry in columns.items()}
 
     return {

@@ -4,7 +4,8 @@ There are two families. By *gossip* (`Gossip`) each agent walks a chain of its o
 neighbours; in *unison* (`Unison`, in `unison.py`) all agents walk the same chains, and only sums over the network are
 exchanged.
 
-**The step of one agent** that gossips, pure functions over pytrees. For every agent `i` and step `k` an engine computes
+**The step of one agent** that gossips, pure functions over pytrees. For every agent `i` and step `k` an engine
+computes
 
     gradient     = ∇U_i(position(state))
     message      = share(…)                                what the neighbours are told
@@ -33,7 +34,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -103,6 +104,12 @@ class Sampler(Record, ABC):
     """The entries that the command line takes, by name."""
     tunes_itself: ClassVar[bool]
     """Whether a plan counts warm-up and draws (and the sampler finds its numbers), or steps with given numbers."""
+
+    if TYPE_CHECKING:  # an entry of some samplers and a constant of others
+
+        @property
+        def temperature(self) -> float:
+            """`T`: 1 samples the posterior, 0 optimises."""
 
     @abstractmethod
     def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:

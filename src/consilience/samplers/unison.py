@@ -46,13 +46,21 @@ class Evaluation(NamedTuple):
 class Network(Protocol):
     """What a sampler sees of the other agents."""
 
-    num_agents: int
-    agents: Any
-    """`(agents here,)` their numbers."""
-    entries: Any
-    """`(agents here, p)`: 1 for each private parameter, 0 for what only fills the array."""
-    vary: Callable[[Any], Any]
-    """Marks an array that is the same at all agents, so far, as one that each has of its own."""
+    @property
+    def num_agents(self) -> int:
+        """Of the whole network."""
+
+    @property
+    def agents(self) -> Any:
+        """`(agents here,)` their numbers."""
+
+    @property
+    def entries(self) -> Any:
+        """`(agents here, p)`: 1 for each private parameter, 0 for what only fills the array."""
+
+    @property
+    def vary(self) -> Callable[[Any], Any]:
+        """Marks an array that is the same at all agents, so far, as one that each has of its own."""
 
     def evaluate(self, grid: Any, shared: Any, private: Any, ride: Ride) -> Evaluation:
         """The log-density at a position, by one sum."""

@@ -33,7 +33,9 @@ class Run(RunDirectory):
         summary = self.summary
         if "posterior" in summary:
             return pandas.DataFrame(summary["posterior"]).set_index("parameter")
-        columns = {name: [row[name] for row in summary["agents"]] for name in ("mean", "standard_deviation", "rhat", "ess")}
+        columns = {
+            name: [row[name] for row in summary["agents"]] for name in ("mean", "standard_deviation", "rhat", "ess")
+        }
         return pandas.DataFrame(
             {name: np.ravel(values) for name, values in columns.items()},
             index=pandas.MultiIndex.from_product(

@@ -11,7 +11,7 @@ from consilience import experiments, graphs
 from consilience.errors import GraphError, PlanError
 from consilience.graphs import Graph
 from consilience.plans import Plan
-from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Landscape, Sampler
+from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Gossip, Landscape, Sampler
 
 _ANY_STEPS = 1000
 _NOTHING_KNOWN = Landscape(1.0, 1.0, "made up")
@@ -118,9 +118,14 @@ def _from_module(
         raise PlanError(
             f"{reference} is your own problem: say how to sample it with --steps and --step-size (or --auto)"
         )
-    stand_in = own or SAMPLERS[kind].suggest(_NOTHING_KNOWN, graph, steps).sampler
+    stand_in = own or _with_some_numbers(SAMPLERS[kind], graph, steps)
     plan = Plan(problem=reference, graph=graph, sampler=stand_in, num_steps=steps, **wishes.entries)
     return _with_sampler(plan, stand_in if only_weighed else own, wishes, before_suggesting)
+
+
+def _with_some_numbers(kind: type[Sampler], graph: Graph, num_steps: int) -> Sampler:
+    assert issubclass(kind, Gossip)  # others need none
+    return kind.suggest(_NOTHING_KNOWN, graph, num_steps).sampler
 
 
 def _with_sampler(

@@ -62,7 +62,7 @@ class MeshForm:
         kinds = jax.tree.leaves(
             jax.tree.map(
                 lambda kind, part: jax.tree.map(lambda _: kind, part),
-                self.mesh.plan.sampler.state_leaves,
+                self.mesh.plan.gossip.state_leaves,
                 self.mesh.state_shapes(),
             )
         )

@@ -183,7 +183,7 @@ class MeshSimulation(Gossiping):
 
         def start(held: Held) -> Any:
             keys = agent_keys(self.plan.seed, Purpose.INIT, held.chain_numbers, held.agent_numbers)
-            return each(self.plan.sampler.init)(self._start_of(keys))
+            return each(self.plan.gossip.init)(self._start_of(keys))
 
         return jax.jit(self._on_each_device(start, (self._held_specs,), self._state_specs))(self.held)
 
@@ -193,7 +193,7 @@ class MeshSimulation(Gossiping):
         keys = agent_keys(self.plan.seed, Purpose.INIT, chains, self.agents[self._own_agents])
         with jax.default_device(self.mesh.local_devices[0]):
             start = initial_positions(self.problem, self.parameters, keys, self.dtype)
-            state = each(self.plan.sampler.init)(start)
+            state = each(self.plan.gossip.init)(start)
         places = self.layout.rank_at[self._data.devices].reshape(-1) - self._own_agents.start
         filling = self.model.padded_size - self.parameters.size
 
@@ -205,7 +205,7 @@ class MeshSimulation(Gossiping):
 
         return jax.tree.map(
             lambda kind, *parts: jax.tree.map(lambda *leaves: on_devices(kind, *leaves), *parts),
-            self.plan.sampler.state_leaves, state, self.state_shapes(),
+            self.plan.gossip.state_leaves, state, self.state_shapes(),
         )  # fmt: skip
 
     def _start_of(self, keys: jax.Array) -> jax.Array:
@@ -268,7 +268,7 @@ class MeshSimulation(Gossiping):
         """Shapes and places of the state's arrays."""
         position = jax.ShapeDtypeStruct((self.model.padded_size,), self.dtype)
         lead = (self._padded_chains, self.layout.num_devices * self.layout.capacity)
-        one = jax.eval_shape(self.plan.sampler.init, position)
+        one = jax.eval_shape(self.plan.gossip.init, position)
         return jax.tree.map(
             lambda leaf, spec: jax.ShapeDtypeStruct(
                 (*lead, *leaf.shape), leaf.dtype, sharding=NamedSharding(self.mesh, spec)
@@ -286,7 +286,7 @@ class MeshSimulation(Gossiping):
             return jax.tree.map(lambda _: own, part)
 
         position = jax.ShapeDtypeStruct((self.model.padded_size,), self.dtype)
-        return jax.tree.map(spec, self.plan.sampler.state_leaves, jax.eval_shape(self.plan.sampler.init, position))
+        return jax.tree.map(spec, self.plan.gossip.state_leaves, jax.eval_shape(self.plan.gossip.init, position))
 
     @property
     def _held_specs(self) -> Held:
@@ -300,7 +300,7 @@ class MeshSimulation(Gossiping):
         """Made once: a new function would be traced again in every segment."""
 
         def bad(state: Any) -> jax.Array:
-            return ~jnp.isfinite(each(self.plan.sampler.position)(state)).all(-1)
+            return ~jnp.isfinite(each(self.plan.gossip.position)(state)).all(-1)
 
         return jax.jit(bad, out_shardings=NamedSharding(self.mesh, Spec()))
 

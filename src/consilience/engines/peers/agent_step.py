@@ -69,7 +69,7 @@ class AgentStep:
         self.speaks_first = isinstance(plan.sampler, SpeaksFirst)
         self.prepare = jax.jit(self._before_mixing)
         self._finish, self._message = jax.jit(self._after_mixing), jax.jit(self._said)
-        self._position = jax.jit(each(plan.sampler.position))
+        self._position = jax.jit(each(plan.gossip.position))
         state = jax.eval_shape(self.initial_state)
         said = jax.eval_shape(self._said, state, jax.eval_shape(self._before_mixing, state, np.int32(0)))
         leaves, self._structure = jax.tree.flatten(said)
@@ -77,7 +77,7 @@ class AgentStep:
 
     def initial_state(self) -> Any:
         """The sampler's state in every chain before the first round."""
-        return each(self.plan.sampler.init)(self.start)
+        return each(self.plan.gossip.init)(self.start)
 
     def message(self, state: Any, prepared: Prepared | None = None) -> Arrays:
         """What the agent tells its neighbours; a sampler that speaks last needs what was prepared."""
@@ -90,7 +90,7 @@ class AgentStep:
 
     def edge_rate(self, prepared: Prepared) -> float | None:
         """By how much an edge moves the message in this round, if the sampler can do without one."""
-        rate = self.plan.sampler.edge_rate(shared_coefficients(prepared.coefficients, self._private_start))
+        rate = self.plan.gossip.edge_rate(shared_coefficients(prepared.coefficients, self._private_start))
         return None if rate is None else float(rate)
 
     def position(self, state: Any) -> np.ndarray:
@@ -108,7 +108,7 @@ class AgentStep:
 
     def _before_mixing(self, state: Any, k: Any) -> Prepared:
         """Coefficients, noise and gradient of round `k`."""
-        sampler, plan = self.plan.sampler, self.plan
+        sampler, plan = self.plan.gossip, self.plan
         numbers = coefficients_of(sampler, plan.num_agents, self.dtype, k, self._private_start)
         noise = normals(self._keys[Purpose.NOISE], k[None], self.parameters.size, self.dtype)
         positions = each(sampler.position)(state)
@@ -137,7 +137,7 @@ class AgentStep:
         ]
         apart = jax.vmap(lambda own, seen: disagreement(own, seen, self._neighbours))(own, seen)
         said, apart = (jax.tree.unflatten(self._structure, leaves) for leaves in (own, apart))
-        return completed(self.plan.sampler, state, gradient, said, apart, numbers, noise, self._private_start)
+        return completed(self.plan.gossip, state, gradient, said, apart, numbers, noise, self._private_start)
 
 
 def _own_neighbours(weights: Mapping[int, float], dtype: Any) -> Neighbours:

@@ -61,7 +61,7 @@ class Node(Gossiping, Member):
         weights, continues = neighbours_of(plan, settings.agent), settings.on_loss == "continue"
         self.step = AgentStep(problem, plan, settings.agent, weights)
         self.parameters = self.step.parameters
-        if continues and plan.sampler.edge_rate(plan.sampler.coefficients(0, plan.num_agents)) is None:
+        if continues and plan.gossip.edge_rate(plan.gossip.coefficients(0, plan.num_agents)) is None:
             raise NetworkError(
                 f'the sampler {plan.sampler.kind} cannot do without an edge: set on_loss = "wait" in the node\'s file'
             )

@@ -117,9 +117,7 @@ def move(state: Replica, keys: Keys, network: Network, warming: Any) -> tuple[Re
     acceptance = jnp.exp(-jnp.maximum(change, 0.0))
     taken = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 2)))(keys.chains) < acceptance
     usable = jnp.isfinite(end.log_density)  # otherwise nothing was carried
-    length = jax.lax.cond(
-        warming, lambda: _seen(length, scaled, own_scaled, end.carried, usable), lambda: length
-    )
+    length = jax.lax.cond(warming, lambda: _seen(length, scaled, own_scaled, end.carried, usable), lambda: length)
 
     def chosen(new: Any, old: Any) -> Any:
         return jnp.where(taken.reshape(-1, *[1] * (new.ndim - 1)), new, old)
@@ -143,9 +141,9 @@ def _momenta(keys: Keys, network: Network, mass: Any, own_mass: Any, state: Repl
 
     def one_chain(key: Any) -> tuple[Any, Any]:
         own_key = jax.random.fold_in(key, 1)
-        own = jax.vmap(
-            lambda agent: jax.random.normal(jax.random.fold_in(own_key, agent), state.private.shape[2:])
-        )(network.agents)
+        own = jax.vmap(lambda agent: jax.random.normal(jax.random.fold_in(own_key, agent), state.private.shape[2:]))(
+            network.agents
+        )
         return jax.random.normal(jax.random.fold_in(key, 0), mass.shape), own
 
     shared, own = jax.vmap(one_chain)(keys.chains)

@@ -32,9 +32,7 @@ def move(state: Replica, keys: Keys, network: Network, max_depth: int) -> tuple[
         jnp.nan_to_num(info.acceptance_rate), info.is_divergent, info.energy, leapfrogs,
         info.num_trajectory_expansions, jnp.broadcast_to(num_sums(leapfrogs, max_depth), leapfrogs.shape),
     )  # fmt: skip
-    return state._replace(
-        shared=after.position, log_density=after.logdensity, gradient=after.logdensity_grad
-    ), facts
+    return state._replace(shared=after.position, log_density=after.logdensity, gradient=after.logdensity_grad), facts
 
 
 def log_density(network: Network, grid: Any, own_shape: tuple[int, ...]) -> Callable[[Any], Any]:
