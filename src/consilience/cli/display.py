@@ -29,8 +29,12 @@ _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
 
-_WATCHED = ("consensus_error", "distance_to_neighbours", "step_size", "acceptance_rate")
-"""What is shown of a run while it samples."""
+_WATCHED = {
+    "consensus_error": "consensus error", "distance_to_neighbours": "distance to neighbours",
+    "worst_rhat": "R-hat", "fewest_effective": "effective draws", "acceptance_rate": "acceptance",
+    "step_size": "step size",
+}  # fmt: skip
+"""What is shown of a run while it samples, and how it is called."""
 
 
 class Display:
@@ -89,16 +93,8 @@ class Display:
             if step.evaluated:
                 bar.update(comparing, completed=step.evaluated, visible=True)
                 return
-            bar.update(
-                task,
-                completed=step.step,
-                rate=f"{step.steps_per_second:,.0f} steps/s",
-                error=", ".join(
-                    f"{name.replace('_', ' ')} {value:.3g}" for name, value in step.metrics.items() if name in _WATCHED
-                )
-                if plan.num_agents > 1 or plan.sampler.tunes_itself
-                else "",
-            )
+            with_facts = plan.num_agents > 1 or plan.sampler.tunes_itself
+            bar.update(task, **_place(plan, step), error=_measured(step) if with_facts else "")
             if step.step == step.num_steps:
                 bar.update(task, rate=f"{step.steps_per_second:,.0f} steps/s, comparing …")
 
@@ -132,6 +128,38 @@ class Display:
             self._remarks.add(message.topic)
 
 
+def _place(plan: Plan, step: Step) -> dict[str, Any]:
+    """How far a run is, for its bar, and in words."""
+    if not plan.sampler.tunes_itself:
+        return {"completed": step.step, "rate": f"{step.steps_per_second:,.0f} steps/s"}
+    if step.step < plan.burn_in:
+        words = f"warming up, {step.step:,} of {plan.burn_in:,}"
+        return {"completed": step.step, "total": plan.burn_in, "rate": words}
+    drawn = step.step - plan.burn_in
+    until = "until converged" if plan.stops_itself else f"of {plan.num_draws:,}"
+    return {"completed": drawn, "total": plan.num_draws, "rate": f"drawing, {drawn:,} draws, {until}"}
+
+
+def _measured(step: Step) -> str:
+    known = {name: step.metrics[name] for name in _WATCHED if name in step.metrics}
+    return ", ".join(f"{_WATCHED[name]} {_brief(name, value)}" for name, value in known.items())
+
+
+def _brief(name: str, value: float) -> str:
+    if name == "fewest_effective":
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if name == "worst_rhat" else f"{value:.3g}"
+
+
+def length_of(plan: Plan) -> str:
+    """How long a plan samples, and by what, in words."""
+    if not plan.sampler.tunes_itself:
+        return f"{plan.num_steps:,} steps of {plan.sampler.kind}"
+    draws = f"{plan.num_draws:,} draws" if plan.num_draws else f"until converged (at most {plan.max_draws:,} draws)"
+    chains = f"{plan.num_chains} chain{'s' if plan.num_chains > 1 else ''}"
+    return f"{plan.sampler.method(plan.num_agents)}, {chains}, {plan.num_warmup:,} moves of warm-up, then {draws}"
+
+
 @contextmanager
 def working(quiet: bool) -> Iterator[Callable[[str], None]]:
     """A line that says what is being done; it takes the words."""
@@ -160,11 +188,19 @@ def print_reasons(plans: Iterable[Resolved]) -> None:
 
 def _print_reasons(title: str, plan: Plan, reasons: Sequence[str]) -> None:
     console = Console()
-    title += f"{counted(plan.num_agents)} on a {plan.graph.name}, {plan.num_steps:,} steps of {plan.sampler.kind}"
+    title += f"{counted(plan.num_agents)} on a {plan.graph.name}, {length_of(plan)}"
     for line in (f"[bold]{title}[/]", f"  {plan.sampler.describe(plan.num_steps)}"):
         console.print(line, highlight=False, soft_wrap=True)
     for reason in reasons:
         console.print(f"  · {reason}", highlight=False, soft_wrap=True)
+
+
+def print_nothing_to_suggest(plan: Plan) -> None:
+    """What `suggest` says of a sampler that tunes itself."""
+    console = Console()
+    console.print(f"[bold]{counted(plan.num_agents)} on a {plan.graph.name}[/]", highlight=False)
+    text = f"Nothing to suggest: {plan.sampler.kind} tunes itself. The plan: {length_of(plan)}."
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def print_theory(described: Mapping[str, Any], page: Path) -> None:
@@ -187,10 +223,6 @@ def print_theory(described: Mapping[str, Any], page: Path) -> None:
         console.print(theory_report.slopes_in_words(described["plans"][0]), highlight=False, soft_wrap=True)
     if described["comparisons"]:
         console.print(theory_report.comparison_in_words(described), highlight=False, soft_wrap=True)
-    if "verdict" in summary and "results" not in summary:
-        console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
-        for warning in summary.get("warnings", ()):
-            console.print(f"Note: {warning}.", style="yellow", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
 
 
@@ -198,7 +230,7 @@ def print_findings(results: Sequence[tuple[Plan, list[Finding]]]) -> None:
     """The findings about each plan, with remedies."""
     console = Console()
     for plan, findings in results:
-        console.print(f"[bold]{counted(plan.num_agents)}, {plan.num_steps:,} steps[/]", highlight=False)
+        console.print(f"[bold]{counted(plan.num_agents)}, {length_of(plan)}[/]", highlight=False, soft_wrap=True)
         for finding in findings:
             text = f"  {_MARKS[finding.level]} {finding.topic}: {finding.message}"
             console.print(text, highlight=False, soft_wrap=True)
@@ -227,7 +259,7 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         records = [_flat(record) for record in summary["results"]]
         columns = {key.replace("_", " "): key for key in records[0]}
         shown = tables.rows(records, columns)
-    elif "posterior" in summary:
+    elif isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
         from consilience.reports.unison_report import posterior_table
 
         shown = posterior_table(summary)

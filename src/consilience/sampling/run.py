@@ -31,9 +31,11 @@ class Run(RunDirectory):
         import pandas
 
         summary = self.summary
-        if "posterior" in summary:
+        if isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
             return pandas.DataFrame(summary["posterior"]).set_index("parameter")
-        columns = {name: [row[name] for row in summary["agents"]] for name in ("mean", "standard_deviation", "rhat", "ess")}
+        columns = {
+            name: [row[name] for row in summary["agents"]] for name in ("mean", "standard_deviation", "rhat", "ess")
+        }
         return pandas.DataFrame(
             {name: np.ravel(values) for name, values in columns.items()},
             index=pandas.MultiIndex.from_product(
