@@ -12,14 +12,16 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from consilience.experiments import Experiment
 from consilience.planning.checks import counted
 from consilience.planning.suggestions import SuggestedPlan
 from consilience.plans import Plan
 from consilience.reports import tables
+from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 from consilience.runs.loop import Progress as Step
 from consilience.runs.loop import ShowProgress
 from consilience.samplers import Finding
@@ -30,11 +32,11 @@ _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
 
 _WATCHED = {
-    "consensus_error": "consensus error", "distance_to_neighbours": "distance to neighbours",
-    "worst_rhat": "R-hat", "fewest_effective": "effective draws", "acceptance_rate": "acceptance",
-    "step_size": "step size",
+    "consensus_error": "consensus error {:.3g}", "distance_to_neighbours": "distance to neighbours {:.3g}",
+    "worst_rhat": "R-hat {:.3f}", "fewest_effective": "{:,.0f} effective draws",
+    "acceptance_rate": "acceptance {:.2f}", "step_size": "step size {:.2g}",
 }  # fmt: skip
-"""What is shown of a run while it samples, and how it is called."""
+"""What is shown of a run while it samples, and how."""
 
 
 class Display:
@@ -61,7 +63,7 @@ class Display:
                 BarColumn(),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
+                _TimeLeft(),
                 TextColumn("[dim]{task.fields[error]}"),
                 console=self.console,
             )
@@ -96,7 +98,8 @@ class Display:
             with_facts = plan.num_agents > 1 or plan.sampler.tunes_itself
             bar.update(task, **_place(plan, step), error=_measured(step) if with_facts else "")
             if step.step == step.num_steps:
-                bar.update(task, rate=f"{step.steps_per_second:,.0f} steps/s, comparing …")
+                done = f"{step.steps_per_second:,.0f} steps/s" if not plan.sampler.tunes_itself else "sampled"
+                bar.update(task, rate=f"{done}, comparing …")
 
         return show
 
@@ -136,19 +139,24 @@ def _place(plan: Plan, step: Step) -> dict[str, Any]:
         words = f"warming up, {step.step:,} of {plan.burn_in:,}"
         return {"completed": step.step, "total": plan.burn_in, "rate": words}
     drawn = step.step - plan.burn_in
-    until = "until converged" if plan.stops_itself else f"of {plan.num_draws:,}"
-    return {"completed": drawn, "total": plan.num_draws, "rate": f"drawing, {drawn:,} draws, {until}"}
+    if not plan.stops_itself:
+        return {"completed": drawn, "total": plan.num_draws, "rate": f"{drawn:,} of {plan.num_draws:,} draws"}
+    mixed = step.metrics.get("worst_rhat", RHAT_GOAL) <= RHAT_GOAL
+    reached = min(step.metrics.get("fewest_effective", 0.0), ESS_GOAL if mixed else 0.95 * ESS_GOAL)
+    return {"completed": reached, "total": ESS_GOAL, "rate": f"{drawn:,} draws, until converged", "open_ended": True}
 
 
 def _measured(step: Step) -> str:
-    known = {name: step.metrics[name] for name in _WATCHED if name in step.metrics}
-    return ", ".join(f"{_WATCHED[name]} {_brief(name, value)}" for name, value in known.items())
+    shown = [text.format(step.metrics[name]) for name, text in _WATCHED.items() if name in step.metrics]
+    return ", ".join(shown[:3])
 
 
-def _brief(name: str, value: float) -> str:
-    if name == "fewest_effective":
-        return f"{value:,.0f}"
-    return f"{value:.3f}" if name == "worst_rhat" else f"{value:.3g}"
+class _TimeLeft(TimeRemainingColumn):
+    """How long it will take, unless nobody can know."""
+
+    def render(self, task: Task) -> Text:
+        """The time, or nothing."""
+        return Text("") if task.fields.get("open_ended") else super().render(task)
 
 
 def length_of(plan: Plan) -> str:

@@ -125,6 +125,8 @@ class Loop:
             if due:
                 self._checkpoint_soon(state, step, writer)
             if self._may_stop(step):
+                if self.show is not None:
+                    self.show(Progress(step, step, shown_rate, self.looked))
                 break
             segment_began = time.perf_counter()
             new_state, segment = self.stepper.advance(state, step, steps)
