@@ -127,7 +127,9 @@ class PlainForm:
         if _digest([np.asarray(one) for one in arrays]) != note["digest"]:
             raise CheckpointError("its content does not match its digest")
         found = iter(arrays)
-        leaves = [next(found) if leaf.size else np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like)]
+        leaves = [
+            next(found) if leaf.size else np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like)
+        ]
         return jax.tree.unflatten(jax.tree.structure(self.like), leaves)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -98,7 +98,13 @@ class Replicas:
     segment_seconds = 0.4
 
     def __init__(
-        self, problem: Problem, plan: Plan, place: Place, root: int, rows: Rows | None = None, spread: Spread | None = None
+        self,
+        problem: Problem,
+        plan: Plan,
+        place: Place,
+        root: int,
+        rows: Rows | None = None,
+        spread: Spread | None = None,
     ) -> None:
         self.problem, self.plan, self.place, self.root = problem, plan, place, root
         self.spread = spread or OneDevice()
@@ -273,7 +279,10 @@ class Replicas:
     def _keys(self, step: Any, attempt: Any = 0) -> Keys:
         """The keys of a move; where agents had to repeat one, as another attempt, it gets others."""
         keys = Keys(*chain_keys(self.plan.seed, Purpose.MOVE, self.plan.num_chains, step))
-        again = jax.tree.map(lambda key: jax.vmap(lambda one: jax.random.fold_in(one, attempt))(key.reshape(-1)).reshape(key.shape), keys)
+        again = jax.tree.map(
+            lambda key: jax.vmap(lambda one: jax.random.fold_in(one, attempt))(key.reshape(-1)).reshape(key.shape),
+            keys,
+        )
         return jax.tree.map(lambda new, old: jnp.where(attempt > 0, new, old), again, keys)
 
     def _started(self, network: NetworkSums, positions: Any) -> Replica:
@@ -295,9 +304,7 @@ class Replicas:
             state, buffers = carry
             step = first_step + place
             used = state.adaptation.step_size
-            state, facts = self.sampler.move(
-                state, self._keys(step + 1, attempt), network, step < self.plan.burn_in
-            )
+            state, facts = self.sampler.move(state, self._keys(step + 1, attempt), network, step < self.plan.burn_in)
             state = adapted(self.sampler, self._windows, step, state, facts, network)
             measured = {**facts._asdict(), "step_size": jnp.broadcast_to(used, lead[1:])}
             left = Buffers(state.shared, state.private, {name: measured[name] for name in MEASURED})

@@ -27,7 +27,7 @@ def default_sampler(problem: Problem) -> Unison:
     if count > MOST_SHARED:
         raise PlanError(
             f"the model has {count:,} shared parameters: up to {MOST_SHARED:,} are sampled in unison without being "
-            "told how; for this one give a Plan with a sampler by gossip, for example cs.dula(…)"
+            "told how; for this one name a sampler by gossip, cs.dula(…) in a Plan or --sampler dula with --steps"
         )
     return hmc() if problem.private else nuts()
 

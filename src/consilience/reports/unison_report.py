@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,10 +25,23 @@ def posterior_table(summary: Mapping[str, Any], most: int = _MOST_ROWS) -> Table
     columns = {
         "": "parameter", **({"agent": "agent"} if some_private else {}), "mean": "mean", "sd": "standard_deviation",
         "2.5 %": "low", "97.5 %": "high", "ESS": "ess", "tail ESS": "ess_tail", "R-hat": "rhat",
-        "error of the mean": "mean_error",
     }  # fmt: skip
-    rows = [{**row, "agent": row.get("agent", "all")} for row in summary["posterior"][:most]]
+    rows = [
+        {**row, **_to_the_point(row), "agent": str(row.get("agent", "all"))} for row in summary["posterior"][:most]
+    ]
     return tables.rows(rows, columns)
+
+
+def _to_the_point(row: Mapping[str, Any]) -> dict[str, str]:
+    """A parameter's numbers with as many decimals as three digits of its spread have, and R-hat with three."""
+    found = {} if row["rhat"] is None else {"rhat": f"{row['rhat']:.3f}"}
+    spread = row["standard_deviation"]
+    if not spread or not np.isfinite(spread):
+        return found
+    decimals = 2 - math.floor(math.log10(spread))
+    if 0 <= decimals <= 6:
+        found |= {name: f"{row[name]:,.{decimals}f}" for name in ("mean", "standard_deviation", "low", "high")}
+    return found
 
 
 def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:

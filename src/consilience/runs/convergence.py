@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,17 +35,34 @@ def looks(num_warmup: int) -> Iterator[int]:
         draws = math.ceil(draws * _GROWTH / _UNIT) * _UNIT
 
 
-def is_enough(run: RunDirectory) -> bool:
-    """Whether the draws so far meet the goals, for every parameter that is stored here."""
+class Standing(NamedTuple):
+    """How far the draws so far are from the goals, for the worst parameter that is stored here."""
+
+    worst_rhat: float
+    fewest_effective: float
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether they meet them."""
+        return self.worst_rhat <= RHAT_GOAL and self.fewest_effective >= ESS_GOAL
+
+
+def standing(run: RunDirectory) -> Standing:
+    """Where the draws so far stand; what cannot be told is no number, and not enough."""
     draws = run.draws
+    worst, fewest = [1.0], [math.inf]
     for name in draws.attrs["parameters"]:
         values = draws[name].to_numpy()
         for entry in columns(values, "agent" in draws[name].dims):
-            if not np.isfinite(entry).all():
-                continue
-            if not rhat(entry[..., None])[0] <= RHAT_GOAL or not effective_draws(entry[..., None])[0] >= ESS_GOAL:
-                return False
-    return True
+            if np.isfinite(entry).all():
+                worst.append(float(rhat(entry[..., None])[0]))
+                fewest.append(float(effective_draws(entry[..., None])[0]))
+    return Standing(float(np.max(worst)), float(np.min(fewest)))  # numpy keeps what is no number
+
+
+def is_enough(run: RunDirectory) -> bool:
+    """Whether the draws so far meet the goals, for every parameter that is stored here."""
+    return standing(run).is_enough
 
 
 def columns(values: np.ndarray, with_agents: bool) -> Iterator[np.ndarray]:

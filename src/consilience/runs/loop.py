@@ -23,7 +23,7 @@ from consilience.engines.base import Segment, Stepper
 from consilience.errors import ConsilienceError, DivergedError, Interrupted, RunError, StorageError
 from consilience.runs.checkpoints import Checkpoints
 from consilience.runs.companion import Companion
-from consilience.runs.convergence import is_enough, looks
+from consilience.runs.convergence import Standing, looks, standing
 from consilience.runs.directory import RunDirectory
 from consilience.runs.files import disk_errors, sync_since
 from consilience.runs.signals import stopped_by_signals
@@ -78,6 +78,8 @@ class Loop:
         self.pending: list[Future[None]] = []
         self.write_failed = False
         self.failure: ConsilienceError | None = None
+        self.looked: dict[str, float] = {}
+        """What was found when it was last looked whether the draws suffice."""
         self.satisfied = False
         """Whether sampling ended because the draws suffice."""
         self.kept = f" What was stored before is safe; `{companion.resume_command}` resumes from there."
@@ -123,6 +125,8 @@ class Loop:
             if due:
                 self._checkpoint_soon(state, step, writer)
             if self._may_stop(step):
+                if self.show is not None:
+                    self.show(Progress(step, step, shown_rate, self.looked))
                 break
             segment_began = time.perf_counter()
             new_state, segment = self.stepper.advance(state, step, steps)
@@ -139,7 +143,7 @@ class Loop:
             steps = max(1, min(8 * steps, int(rate * self.stepper.segment_seconds)) // block) * block
             if self.show is not None and len(segment.metric_steps):
                 measured = {name: float(values[-1].mean()) for name, values in segment.metrics.items()}
-                self.show(Progress(step, self.plan.num_steps, shown_rate, measured))
+                self.show(Progress(step, self.plan.num_steps, shown_rate, {**measured, **self.looked}))
         self._wait(0)
         self.timing["sampling_seconds"] = first_seconds + time.perf_counter() - began
         self._agree()
@@ -155,16 +159,21 @@ class Loop:
 
     def _may_stop(self, step: int) -> bool:
         """Whether the draws of all agents suffice, if it is time to look."""
-        if not self.plan.stops_itself or step not in itertools.takewhile(
-            lambda at: at <= step, looks(self.plan.burn_in)
-        ):
+        due = itertools.takewhile(lambda at: at <= step, looks(self.plan.burn_in))
+        if not self.plan.stops_itself or step not in due:
             return False
         self._wait(0)
         self._agree()
-        own = self.team.is_first and self.failure is None and is_enough(self.run)
+        own = self.team.is_first and self.failure is None and self._stands().is_enough
         satisfied = bool(self.team.gather(np.array([own], np.int64))[0].all())
         self.satisfied = self.stepper.agree_to_stop(satisfied)
         return self.satisfied
+
+    def _stands(self) -> Standing:
+        """Where the draws stand; remembered for whoever shows it."""
+        found = standing(self.run)
+        self.looked = {name: value for name, value in found._asdict().items() if np.isfinite(value)}
+        return found
 
     def _agree(self, stop: bool = False, due: bool = False, steps: int = 0) -> tuple[bool, bool, int]:
         """Anybody's wish to stop, the first's other wishes; shows what all have written, stops if one could not."""

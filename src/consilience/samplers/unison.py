@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from consilience.graphs import Graph
+from consilience.graphs.spanning import num_hops
 from consilience.samplers.base import Finding, Option, Sampler
 
 if TYPE_CHECKING:
@@ -117,7 +118,11 @@ class Unison(Sampler):
 
     def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:
         """It tunes itself; nothing can be unstable."""
-        return [Finding("ok", "step size", "found by the warm-up, from sums over the network")]
+        found = [Finding("ok", "step size", "found by the warm-up, from sums over the network")]
+        if graph.num_agents > 1:
+            hops = f"{num_hops(graph)} hops on a tree in this graph, one sum for each leapfrog step"
+            found.append(Finding("ok", "sums", hops))
+        return found
 
     def weights(self, steps: np.ndarray) -> np.ndarray:
         """All draws count the same."""

@@ -31,7 +31,7 @@ class Run(RunDirectory):
         import pandas
 
         summary = self.summary
-        if "posterior" in summary:
+        if isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
             return pandas.DataFrame(summary["posterior"]).set_index("parameter")
         columns = {
             name: [row[name] for row in summary["agents"]] for name in ("mean", "standard_deviation", "rhat", "ess")

@@ -140,7 +140,8 @@ def _spec(axis: int) -> Spec:
 
 
 def _spec_of(argument: Any) -> Spec:
-    return argument.sharding.spec if isinstance(argument, jax.Array) else Spec()
+    placed = getattr(argument, "sharding", None)
+    return placed.spec if isinstance(placed, NamedSharding) else Spec()
 
 
 def _laid_out(plan: Plan, settings: DeviceSettings) -> tuple[Mesh, Layout]:

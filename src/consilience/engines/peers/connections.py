@@ -124,9 +124,7 @@ class Connections:
             except Exception as error:  # a port that is taken, a file that is gone: it is said, and tried again later
                 log.error("agent %d cannot connect: %s", self.agent, error)
 
-    def ask(
-        self, number: int, what: str, seconds: float | None = None, content: bytes | None = None
-    ) -> bytes | None:
+    def ask(self, number: int, what: str, seconds: float | None = None, content: bytes | None = None) -> bytes | None:
         """What a neighbour answers, if it does in time."""
         transport = self._transport
         answer = None if transport is None else transport.ask(number, what, seconds or self._ask_seconds, content)

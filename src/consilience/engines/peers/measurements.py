@@ -15,6 +15,7 @@ from consilience.errors import NetworkError
 
 if TYPE_CHECKING:
     from consilience.engines.peers.node import Node
+    from consilience.engines.peers.unison_node import UnisonNode
 
 PHASES = ("publish", "gradient", "wait", "mix")
 """The parts of a round, in their order."""
@@ -41,7 +42,7 @@ class Stopwatch:
 class NodePage:
     """What Prometheus reads of a node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node | UnisonNode) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Any]:
@@ -82,7 +83,7 @@ class NodePage:
 
 
 @contextlib.contextmanager
-def served(place: str | None, node: Node) -> Iterator[None]:
+def served(place: str | None, node: Node | UnisonNode) -> Iterator[None]:
     """Serve a node's page at `host:port` while the context lasts; without a place, nothing."""
     if place is None:
         yield

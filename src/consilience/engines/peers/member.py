@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.connections import Connections
@@ -15,18 +16,19 @@ from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Connect
 
 log = logging.getLogger("consilience.peers")
+Wired = TypeVar("Wired", bound=Connections)
 Write = Callable[[Path, bytes], None]
 """Writes a file as a whole."""
 _TELL_SECONDS = 0.3
 
 
-class Member:
-    """A member of a network."""
+class Member(Generic[Wired]):
+    """A member of a network, with connections of some kind."""
 
     settings: NodeSettings
     time: Clock
     members: Membership
-    wire: Connections
+    wire: Wired
     stop: threading.Event
     notice: Notice | None = None
     """Why the network cannot continue, if somebody said so."""

@@ -41,7 +41,7 @@ _LONGEST_SEGMENT = 4096
 DISTANCE = "distance_to_neighbours"
 
 
-class Node(Gossiping, Member):
+class Node(Gossiping, Member[Wire]):
     """The stepper of one agent; `problem` holds its own shard alone.
 
     Args:

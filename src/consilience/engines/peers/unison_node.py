@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.engines.base import Alone, PlainForm, Segment, Team
+from consilience.engines.base import Alone, PlainForm, Segment, StateForm, Team
 from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.mask_exchange import MaskExchange
 from consilience.engines.peers.mask_keys import Registry
@@ -48,7 +48,7 @@ log = logging.getLogger("consilience.peers")
 _SAY_SECONDS = 10.0
 _LONGEST_SEGMENT = 4096
 _DIGEST_BYTES = 16
-_IN_TURN = {"xla_cpu_multi_thread_eigen": False}
+_IN_TURN: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False}
 
 
 class Held(NamedTuple):
@@ -100,7 +100,7 @@ class OverNetwork:
         return jax.jit(make(total, lambda values: values)).lower(*arguments).compile(_IN_TURN)
 
 
-class UnisonNode(Member):
+class UnisonNode(Member[SumWire]):
     """The stepper of one agent in unison; `problem` holds its own shard alone.
 
     Args:
@@ -119,8 +119,8 @@ class UnisonNode(Member):
         self.problem, self.plan, self.settings, self.time = problem, plan, settings, clock or SteadyClock()
         if settings.on_loss == "continue":
             raise NetworkError(
-                f'the sampler {plan.sampler.kind} needs all agents: set on_loss = "wait" in the node\'s file, or take '
-                "a sampler by gossip (dula), which can do without one"
+                f'the sampler {plan.sampler.kind} needs all agents: set on_loss = "wait" in the node\'s file, or '
+                "take a sampler by gossip (dula), which can do without one"
             )
         self.masked = plan.num_agents > 2 if plan.masked is None else plan.masked
         if self.masked:
@@ -129,7 +129,7 @@ class UnisonNode(Member):
         self.replicas = Replicas(problem, plan, OverNetwork(settings.agent, self._total), self.root)
         self.parameters, self.storage = self.replicas.parameters, self.replicas.storage
         blank = jax.eval_shape(self.replicas.initial_state)
-        self.form = HeldForm(blank)
+        self.form: StateForm = HeldForm(blank)
         self._own = jax.tree.leaves(private_leaves(blank))
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.members = Membership(settings.agent, neighbours_of(plan, settings.agent), plan.num_agents)
@@ -137,7 +137,9 @@ class UnisonNode(Member):
         self.run = " ".join([plan.digest(), settings.on_loss])
         leaves = zip(jax.tree.leaves(blank), self._own, strict=True)
         state_words = sum(int(np.prod(leaf.shape)) for leaf, own in leaves if not own)
-        self._most_words = max(state_words, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains)
+        self._most_words = max(
+            state_words, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
+        )
         self.wire = SumWire(settings.agent, self.run, self.members, self._entries(), self.time, self._longest())
         self.wire.status, self.wire.told = self.status, self.stop_for
         self.sums: Sums | None = None
@@ -180,7 +182,9 @@ class UnisonNode(Member):
 
     def _mask_exchange(self) -> MaskExchange | None:
         if not self.masked:
-            why = "masks hide nothing between two agents" if self.plan.num_agents == 2 else "masked = false in the plan"
+            why = (
+                "masks hide nothing between two agents" if self.plan.num_agents == 2 else "masked = false in the plan"
+            )
             log.info("agent %d sends its part of sums unmasked: %s", self.agent, why)
             return None
         registry = Registry(self.run, self.plan.num_agents, self.settings.tls)
@@ -225,9 +229,7 @@ class UnisonNode(Member):
                 self._say(step)
         except Stopped:
             pass
-        together = (
-            jax.tree.map(lambda *parts: np.concatenate(parts), *made) if made else self._nothing()
-        )
+        together = jax.tree.map(lambda *parts: np.concatenate(parts), *made) if made else self._nothing()
         return self._current, self.replicas.segment(first_step, len(made), together)
 
     def _nothing(self) -> Buffers:
@@ -253,8 +255,8 @@ class UnisonNode(Member):
             except Retry as retry:
                 if retry.draw < step:
                     raise SumError(
-                        f"agent {self.agent} is asked to repeat step {retry.draw:,}, which is final: its run directory "
-                        "was replaced by another one's; restore it"
+                        f"agent {self.agent} is asked to repeat step {retry.draw:,}, which is final: its run "
+                        "directory was replaced by another one's; restore it"
                     ) from None
                 self.attempt = retry.attempt
                 moved = moved if retry.draw > step else None
