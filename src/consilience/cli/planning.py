@@ -152,11 +152,17 @@ def mesh_plan(
     from consilience.engines.mesh.costs import Rates, costs_of
     from consilience.engines.mesh.devices import DeviceSettings, prepare_devices
     from consilience.engines.mesh.engine import MeshSimulation
+    from consilience.errors import MeshError
     from consilience.experiments.loading import sized_problem
     from consilience.sampling.targets import main_plan
 
     prepare_devices(devices)
     made = main_plan(target, wishes, only_weighed=True).plan
+    if made.sampler.tunes_itself:
+        raise MeshError(
+            f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
+            "instead: take a sampler by gossip, for example dula"
+        )
     problem, repeated = sized_problem(made)
     rates = Rates(bandwidth=bandwidth, latency=latency)
     settings = DeviceSettings(devices=devices, model_devices=model_devices or 1)

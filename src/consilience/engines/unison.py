@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -98,8 +98,9 @@ class Replicas:
     segment_seconds = 0.4
 
     def __init__(
-        self, problem: Problem, plan: Plan, place: Place, root: int, rows: Rows | None = None, spread: Spread | None = None
-    ) -> None:
+        self, problem: Problem, plan: Plan, place: Place, root: int, rows: Rows | None = None,
+        spread: Spread | None = None,
+    ) -> None:  # fmt: skip
         self.problem, self.plan, self.place, self.root = problem, plan, place, root
         self.spread = spread or OneDevice()
         self.uses_up_state = self.spread.uses_up_state
@@ -252,6 +253,7 @@ class Replicas:
 
     def _network(self, data: Any, agents: Agents, total: Any, vary: Any) -> NetworkSums:
         """What the sampler sees of the network, while a program is traced."""
+        potentials: Callable[..., Any]
         if agents.groups is None:
             potentials = network_potentials(self.problem, self.parameters)
         else:

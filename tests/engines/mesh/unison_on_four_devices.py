@@ -1,6 +1,7 @@
 """Samplers in unison on four devices; `test_unison.py` runs this file in a process whose CPU counts as four.
 
-Seven agents on four devices: a place is left over. Nearly all of the time goes into compiling, so steppers are shared.
+Seven agents on four devices: a place is left over. Nearly all of the time goes into compiling, so steppers are
+shared.
 """
 
 import functools
@@ -62,8 +63,8 @@ def first_draws(stepper):
     state, segment = stepper.advance(with_step_size(state, 0.1), WARMUP, MOVES)
     order, private = np.argsort(stepper.storage.agents), stepper.parameters.private
     found = stepper.by_variable(segment.draws)
-    grid = [int(np.asarray(one)) for one in state.grid]
-    return {name: draws[:, order] if name in private else draws for name, draws in found.items()}, grid, segment.metrics
+    draws = {name: values[:, order] if name in private else values for name, values in found.items()}
+    return draws, [int(np.asarray(one)) for one in state.grid], segment.metrics
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -96,7 +96,7 @@ class ReplicaForm:
 
     def _by_agent(self, arrays: list[np.ndarray], places: int) -> list[np.ndarray]:
         """The arrays that are spread, each as `(…, places, entries)`."""
-        private = self.structure.unflatten(self.shapes).private.shape[-1]
+        private = jax.tree.unflatten(self.structure, self.shapes).private.shape[-1]
         return [
             leaf if axis == 1 else leaf.reshape(1, places, private)
             for leaf, axis in zip(arrays, self.written_axes, strict=True)
