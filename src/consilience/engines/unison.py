@@ -253,14 +253,15 @@ class Replicas:
 
     def _network(self, data: Any, agents: Agents, total: Any, vary: Any) -> NetworkSums:
         """What the sampler sees of the network, while a program is traced."""
+        shards, row_weights, scale = data
         potentials: Callable[..., Any]
         if agents.groups is None:
             potentials = network_potentials(self.problem, self.parameters)
         else:
             potentials = by_number(self.problem, self.parameters, network_potentials)(agents.groups)
         return NetworkSums(
-            lambda positions: potentials(positions, *data, False), self.parameters.num_shared, self.plan.num_agents,
-            total, agents.numbers, agents.entries, self.root, vary, agents.counts,
+            lambda positions: potentials(positions, shards, row_weights, scale, False), self.parameters.num_shared,
+            self.plan.num_agents, total, agents.numbers, agents.entries, self.root, vary, agents.counts,
         )  # fmt: skip
 
     def _keys(self, step: Any) -> Keys:

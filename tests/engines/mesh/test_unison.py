@@ -34,13 +34,15 @@ def test_on_four_devices():
 
 PROCESS = """
 import sys
-import consilience as cs
 from consilience.engines.mesh.joining import join
 from consilience.engines.mesh.rendezvous import Rendezvous
-from tests.engines.mesh.test_unison import PLAN, problem
 
 port, number = sys.argv[1:]
 join(Rendezvous(coordinator=f"127.0.0.1:{port}", num_processes=2, process_id=int(number)))
+
+import consilience as cs
+from tests.engines.mesh.test_unison import PLAN, problem
+
 cs.sample(problem(), PLAN, engine="mesh", out="run", checkpoint_seconds=0.0)
 """
 PLAN = cs.Plan(graph=cs.graphs.ring(5), sampler=cs.hmc(), num_chains=2, num_warmup=20, num_draws=10)

@@ -26,7 +26,7 @@ SIZES = [4, 6, 5, 3, 7, 4, 5]
 CASES = {
     "nuts": (lambda: regression(SIZES, 3), cs.nuts()),
     "hmc, private parameters": (lambda: sites(SIZES), cs.hmc()),
-    "hmc, private parameters of different lengths": (lambda: ragged((2, 3, 2, 2, 3, 3, 2)), cs.hmc()),
+    "hmc, private parameters of different lengths": (lambda: ragged((2, 3, 2, 3, 2)), cs.hmc()),
 }
 
 
@@ -42,7 +42,7 @@ def problem_of(name):
 
 
 def plan_of(name):
-    graph = cs.graphs.barbell(AGENTS)  # whose agents are stored in another order than their own
+    graph = cs.graphs.barbell(problem_of(name).num_agents)  # whose agents are stored in another order than their own
     return cs.Plan(graph=graph, sampler=CASES[name][1], num_chains=2, num_warmup=WARMUP, num_draws=50, seed=3)
 
 
