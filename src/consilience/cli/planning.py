@@ -185,16 +185,16 @@ def mesh_plan(
     from consilience.engines.mesh.costs import Rates, costs_of
     from consilience.engines.mesh.devices import DeviceSettings, prepare_devices
     from consilience.engines.mesh.engine import MeshSimulation
-    from consilience.errors import PlanError
+    from consilience.errors import MeshError
     from consilience.experiments.loading import sized_problem
     from consilience.sampling.targets import main_plan
 
     prepare_devices(devices)
     made = main_plan(target, wishes, only_weighed=True).plan
     if made.sampler.tunes_itself:
-        raise PlanError(
-            f"mesh plan weighs samplers whose agents exchange messages; {made.sampler.kind} sums over all agents: "
-            "take --sampler dula to see what memory and work a device would have"
+        raise MeshError(
+            f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
+            "instead: take a sampler by gossip, for example dula"
         )
     problem, repeated = sized_problem(made)
     rates = Rates(bandwidth=bandwidth, latency=latency)

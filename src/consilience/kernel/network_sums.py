@@ -101,10 +101,9 @@ class NetworkSums:
         values, gradients = self.potentials(jnp.concatenate([own, private], 2))
         slopes = gradients[..., : self.num_shared]
         usable = jnp.isfinite(values) & jnp.isfinite(gradients).all(-1)
+        by_agent = jax.vmap(magnitude_counts, 1)
         counts = [
-            self._counted(jax.vmap(magnitude_counts, 1)(jnp.where(usable.reshape(chains, agents, 1), one, 0.0))).sum(
-                0
-            )
+            self._counted(by_agent(jnp.where(usable.reshape(chains, agents, 1), one, 0.0))).sum(0)
             for one in (values[..., None], slopes)
         ]
         words = jnp.concatenate([*counts, jnp.sum(self._counted((~usable).T), 0, dtype=jnp.int64)])

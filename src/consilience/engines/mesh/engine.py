@@ -364,8 +364,8 @@ def own_part(problem: Problem, plan: Plan, layout: Layout, team: Team) -> Proble
     if problem.num_agents == len(ranks) and problem.network_size == plan.num_agents:
         return problem
     raise ProblemError(
-        f"the problem has {problem.num_agents} shards and the graph {plan.num_agents} agents: give every agent one "
-        "shard"
+        f"the problem has {problem.num_agents} shards but the graph has {plan.num_agents} agents: give "
+        "every agent one shard"
     )
 
 

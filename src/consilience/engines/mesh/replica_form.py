@@ -51,14 +51,15 @@ class ReplicaForm:
         self.place = place
         self.shapes, self.structure = jax.tree.flatten(like)
         self.axes = jax.tree.leaves(agent_axes(like))
+        self.written_axes = [axis for shape, axis in zip(self.shapes, self.axes, strict=True) if shape.size]
 
     def content(self, state: Replica) -> list[Any]:
-        """The arrays as they lie on the devices."""
-        return jax.tree.leaves(state)
+        """The arrays as they lie on the devices, but for empty ones, which Orbax refuses."""
+        return [leaf for leaf in jax.tree.leaves(state) if leaf.size]
 
     def note(self, state: Replica) -> dict[str, Any]:
         """The digest of all agents' parts and of what they share, and how they are laid out."""
-        place, arrays = self.place, [local_part(leaf) for leaf in jax.tree.leaves(state)]
+        place, arrays = self.place, [local_part(leaf) for leaf in self.content(state)]
         parts = self._by_agent(arrays, len(place.places))
         digest = digest_of_agents([part[:, place.is_agent] for part in parts], place.agents)
         return {
@@ -82,12 +83,14 @@ class ReplicaForm:
         if digest != note["digest"]:
             raise CheckpointError("its content does not match its digest")
         own = iter([part[:, place.own.start + place.places] for part in parts])
+        common = iter([leaf for leaf, axis in zip(whole, self.written_axes, strict=True) if axis == EVERYWHERE])
         state = []
-        for leaf, shape, axis in zip(whole, self.shapes, self.axes, strict=True):
+        for shape, axis in zip(self.shapes, self.axes, strict=True):
+            here = list(shape.shape)
             if axis != EVERYWHERE:
-                here = list(shape.shape)
                 here[axis] //= place.team.size
-                leaf = next(own).reshape(here)
+            source = common if axis == EVERYWHERE else own
+            leaf = next(source).reshape(here) if shape.size else np.zeros(here, shape.dtype)
             state.append(place.put(leaf, axis))
         return jax.tree.unflatten(self.structure, state)
 
@@ -96,13 +99,13 @@ class ReplicaForm:
         private = jax.tree.unflatten(self.structure, self.shapes).private.shape[-1]
         return [
             leaf if axis == 1 else leaf.reshape(1, places, private)
-            for leaf, axis in zip(arrays, self.axes, strict=True)
+            for leaf, axis in zip(arrays, self.written_axes, strict=True)
             if axis != EVERYWHERE
         ]
 
     def _common_digest(self, arrays: list[np.ndarray]) -> str:
         digest = hashlib.sha256()
-        for leaf, axis in zip(arrays, self.axes, strict=True):
+        for leaf, axis in zip(arrays, self.written_axes, strict=True):
             if axis == EVERYWHERE:
                 digest.update(np.ascontiguousarray(leaf).tobytes())
         return digest.hexdigest()

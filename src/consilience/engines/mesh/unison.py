@@ -140,8 +140,8 @@ def _spec(axis: int) -> Spec:
 
 
 def _spec_of(argument: Any) -> Spec:
-    placed = getattr(argument, "sharding", None)
-    return placed.spec if isinstance(placed, NamedSharding) else Spec()
+    where = argument.sharding if isinstance(argument, jax.Array) else None
+    return where.spec if isinstance(where, NamedSharding) else Spec()
 
 
 def _laid_out(plan: Plan, settings: DeviceSettings) -> tuple[Mesh, Layout]:
