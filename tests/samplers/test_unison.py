@@ -152,10 +152,9 @@ def test_random_intercepts_at_eight_sites():
         log_likelihood=lambda p, y: -0.5 * ((y - p["mean"] - p["effect"]) / p["noise"]) ** 2 - jnp.log(p["noise"]),
         log_prior=lambda p: -0.5 * p["mean"] ** 2 / 9 - p["noise"] - 0.5 * p["spread"] ** 2,
         init=lambda key: {
-            "mean": jnp.zeros(()),
-            "spread": jnp.ones(()),
-            "noise": jnp.ones(()),
             "effect": jnp.zeros(()),
+            "mean": jnp.zeros(()),
+            **dict.fromkeys(("noise", "spread"), jnp.ones(())),
         },
         shards=shards,
         private=("effect",),

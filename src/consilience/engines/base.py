@@ -111,8 +111,8 @@ class PlainForm:
     like: Any
 
     def content(self, state: Any) -> list[np.ndarray]:
-        """All arrays."""
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        """All arrays but those without an entry, for which a checkpoint has no place."""
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(state) if leaf.size]
 
     def note(self, state: Any) -> dict[str, Any]:
         """Their digest."""
@@ -120,13 +120,17 @@ class PlainForm:
 
     def example(self, note: dict[str, Any]) -> list[np.ndarray]:
         """Of the state's shapes."""
-        return [np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like)]
+        return [np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like) if leaf.size]
 
     def restored(self, arrays: list[Any], note: dict[str, Any]) -> Any:
         """The arrays in the state's structure."""
         if _digest([np.asarray(one) for one in arrays]) != note["digest"]:
             raise CheckpointError("its content does not match its digest")
-        return jax.tree.unflatten(jax.tree.structure(self.like), arrays)
+        leaves, structure = jax.tree.flatten(self.like)
+        written = iter(arrays)
+        return jax.tree.unflatten(
+            structure, [next(written) if leaf.size else np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
+        )
 
 
 def _digest(arrays: list[np.ndarray]) -> str:
