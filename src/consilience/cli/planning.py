@@ -193,7 +193,7 @@ def mesh_plan(
     made = main_plan(target, wishes, only_weighed=True).plan
     if made.sampler.tunes_itself:
         raise PlanError(
-            f"mesh plan weighs samplers whose agents exchange messages, and {made.sampler.kind} sums over all agents: "
+            f"mesh plan weighs samplers whose agents exchange messages, and {made.sampler.kind} sums over agents: "
             "take --sampler dula to see what memory and work a device would have"
         )
     problem, repeated = sized_problem(made)
