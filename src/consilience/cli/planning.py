@@ -192,15 +192,9 @@ def mesh_plan(
     prepare_devices(devices)
     made = main_plan(target, wishes, only_weighed=True).plan
     if made.sampler.tunes_itself:
-<<<<<<< HEAD
         raise MeshError(
             f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
             "instead: take a sampler by gossip, for example dula"
-=======
-        raise PlanError(
-            f"mesh plan weighs samplers whose agents exchange messages, and {made.sampler.kind} sums over agents: "
-            "take --sampler dula to see what memory and work a device would have"
->>>>>>> unison-docs
         )
     problem, repeated = sized_problem(made)
     rates = Rates(bandwidth=bandwidth, latency=latency)

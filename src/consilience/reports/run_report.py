@@ -58,17 +58,8 @@ def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
 
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What any run can show: the posterior, agreement or chains, the graph."""
-<<<<<<< HEAD
-    found = (
-        unison_sections(run, with_marginals)
-        if run.plan.sampler.tunes_itself
-        else gossip_sections(run, with_marginals)
-    )
-    return [*found, *_graph(run)]
-=======
     own = unison_sections if run.plan.sampler.tunes_itself else gossip_sections
     return [*own(run, with_marginals), *_graph(run)]
->>>>>>> unison-docs
 
 
 def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:

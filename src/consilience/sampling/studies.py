@@ -42,13 +42,8 @@ def start_study(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun) 
     tuned = next((plan for plan in plans.values() if plan.sampler.tunes_itself), None)
     if tuned is not None:
         raise PlanError(
-<<<<<<< HEAD
-            f"the study {name} compares networks of agents that walk chains of their own: for {tuned.sampler.kind} "
-            f"name one network, with --agents {tuned.num_agents}"
-=======
             f"the study {name} compares networks whose agents each walk a chain of their own: for "
             f"{tuned.sampler.kind} name one network, with --agents {tuned.num_agents}"
->>>>>>> unison-docs
         )
     require_free(out)
     with disk_errors(out):
