@@ -23,6 +23,11 @@ def sites(sizes, seed=0):
     )
 
 
+def wards():
+    """Three sites, for plans that name their problem."""
+    return sites((4, 9, 6))
+
+
 def quadratics(problem):
     """`(n, 2, 2)` and `(n, 2)`: Hessian and linear part of each potential of `sites`, mean first, then effect."""
     n = problem.num_agents
