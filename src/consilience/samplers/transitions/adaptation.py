@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _FIRST_STEP_SIZE = 1.0
 
-# BlackJAX makes arrays when it is imported, which starts JAX's devices and threads. So it is imported on first use, by
-# `schedule`, outside of any traced function: a mesh sets up its devices before, and commands may be forked.
+# BlackJAX makes arrays when it is imported, which starts JAX's devices and threads. So it is imported on first use,
+# by `schedule`, outside of any traced function: a mesh sets up its devices before, and commands may be forked.
 
 
 def mass_matrix_adaptation(is_diagonal: bool) -> Any:
