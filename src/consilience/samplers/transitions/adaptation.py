@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-from blackjax.adaptation.step_size import dual_averaging_adaptation
-from blackjax.adaptation.window_adaptation import build_schedule
 
 from consilience.samplers.unison import Facts, Network, Unison
 
@@ -21,6 +18,23 @@ if TYPE_CHECKING:
     from consilience.samplers.transitions.replica import Replica
 
 _FIRST_STEP_SIZE = 1.0
+
+# BlackJAX makes arrays when it is imported, which starts JAX's devices and threads. So it is imported on first use,
+# by `schedule`, outside of any traced function: a mesh sets up its devices before, and commands may be forked.
+
+
+def mass_matrix_adaptation(is_diagonal: bool) -> Any:
+    """BlackJAX's estimate of the mass, from draws."""
+    from blackjax.adaptation.mass_matrix import mass_matrix_adaptation as made
+
+    return made(is_diagonal)
+
+
+def dual_averaging_adaptation(target: float) -> Any:
+    """BlackJAX's search for the step size of an acceptance rate."""
+    from blackjax.adaptation.step_size import dual_averaging_adaptation as made
+
+    return made(target)
 
 
 class Adaptation(NamedTuple):
@@ -50,6 +64,8 @@ class Schedule(NamedTuple):
 
 def schedule(num_warmup: int) -> Schedule:
     """Stan's windows: the step size alone, then windows of doubling length for the mass, then the step size again."""
+    from blackjax.adaptation.window_adaptation import build_schedule
+
     stages = np.array(build_schedule(num_warmup), int).reshape(-1, 2)
     return Schedule(stages[:, 0] == 1, stages[:, 1] == 1)
 
