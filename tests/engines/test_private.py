@@ -102,9 +102,8 @@ def usable(monkeypatch):
     monkeypatch.setattr(Node, "largest_curvature", lambda self: 1.0)
 
 
-@pytest.mark.parametrize("name", [
-    "speaks last", *(pytest.param(name, marks=pytest.mark.slow(reason="one more")) for name in ("dula", "sghmc"))
-])  # fmt: skip
+@pytest.mark.slow(reason="three engines to compile")
+@pytest.mark.parametrize("name", ["speaks last", "dula", "sghmc"])
 @pytest.mark.usefixtures("usable")
 def test_mesh_and_nodes_take_the_steps_of_simulate(name):
     """Bare engines: a device's program, and nodes that hand each other their messages, which hold what is shared."""
@@ -132,6 +131,7 @@ def test_mesh_and_nodes_take_the_steps_of_simulate(name):
         np.testing.assert_allclose(node.position(state)[:, 0], last, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow(reason="a network of nodes")
 @pytest.mark.usefixtures("usable")
 def test_a_network_sends_no_private_number_and_stores_what_simulate_does(tmp_path, monkeypatch):
     """All bytes that nodes put on the wire are searched for the bytes of every private number they ever had."""
@@ -154,6 +154,7 @@ def test_a_network_sends_no_private_number_and_stores_what_simulate_does(tmp_pat
     assert all(one.tobytes() in everything for one in shared)
 
 
+@pytest.mark.slow(reason="a run with its report")
 def test_a_run_is_summarised_and_read_back(tmp_path):
     problem = ragged((2, 3))
     plan = cs.Plan(graph=cs.graphs.path(2), sampler=cs.dula(0.004, 0.2), num_steps=40, num_chains=2)
