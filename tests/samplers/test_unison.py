@@ -4,8 +4,6 @@ Every comparison of moments goes through `rejects_moments`: means and variances 
 alarms at a rate of 1e-6, seeds fixed. What must be rejected stands beside it.
 """
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,11 +52,11 @@ def test_a_sum_that_forgets_an_agent_is_noticed(by_nuts):
     """The same program with one agent's rows of no weight."""
     problem, replicas, _ = by_nuts
     with jax.enable_x64(True):
-        rows = replicas._rows
-        shards, weights, scale = rows.arrays
-        replicas._rows = SimpleNamespace(arrays=(shards, weights.at[6].set(0.0), scale))
+        held = replicas._held
+        (shards, weights, scale), agents = held
+        replicas._held = ((shards, weights.at[6].set(0.0), scale), agents)
         wrong = sampled(replicas).draws["w"]
-        replicas._rows = rows
+        replicas._held = held
     assert rejects_moments(wrong, *regression_posterior(problem))
     assert not rejects_moments(wrong, *regression_posterior(problem, without=(6,)))
 

@@ -45,8 +45,8 @@ def run_here(
     as_threads = problem is not None and not plan.sampler.tunes_itself
     if not as_threads and plan.problem is None:
         raise NetworkError(
-            f"nodes of the sampler {plan.sampler.kind} are processes of their own, which must find the problem: put it "
-            'into a module and name it in the plan, `problem = "module:attribute"`; or take the engine simulate'
+            f"nodes of the sampler {plan.sampler.kind} are processes of their own, which must find the problem: put "
+            'it into a module and name it in the plan, `problem = "module:attribute"`; or take the engine simulate'
         )
     if not (network / "plan.toml").is_file():
         make_network(plan, network, **options)
