@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-from blackjax.adaptation.step_size import dual_averaging_adaptation
-from blackjax.adaptation.window_adaptation import build_schedule
 
 from consilience.samplers.unison import Facts, Network, Unison
 
@@ -21,6 +18,23 @@ if TYPE_CHECKING:
     from consilience.samplers.transitions.replica import Replica
 
 _FIRST_STEP_SIZE = 1.0
+
+# BlackJAX is loaded where it is used: when it is loaded it computes, and from then on JAX has its devices and its
+# threads, so that a process can no longer join others or be forked.
+
+
+def _averaging(sampler: Unison) -> Any:
+    """BlackJAX's functions `init`, `update` and `final` of dual averaging."""
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+    return dual_averaging_adaptation(sampler.target_acceptance)
+
+
+def _moments(diagonal: bool) -> Any:
+    """BlackJAX's functions `init`, `update` and `final` of the variances or covariances."""
+    from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+
+    return mass_matrix_adaptation(diagonal)
 
 
 class Adaptation(NamedTuple):
@@ -50,12 +64,14 @@ class Schedule(NamedTuple):
 
 def schedule(num_warmup: int) -> Schedule:
     """Stan's windows: the step size alone, then windows of doubling length for the mass, then the step size again."""
+    from blackjax.adaptation.window_adaptation import build_schedule
+
     stages = np.array(build_schedule(num_warmup), int).reshape(-1, 2)
     return Schedule(stages[:, 0] == 1, stages[:, 1] == 1)
 
 
 def _mass(sampler: Unison) -> Any:
-    return mass_matrix_adaptation(getattr(sampler, "mass", "diagonal") == "diagonal")
+    return _moments(getattr(sampler, "mass", "diagonal") == "diagonal")
 
 
 def _strong(tree: Any) -> Any:
@@ -65,9 +81,9 @@ def _strong(tree: Any) -> Any:
 
 def first_adaptation(sampler: Unison, num_shared: int, own_shape: tuple[int, ...]) -> Adaptation:
     """Before the first move."""
-    averaging = dual_averaging_adaptation(sampler.target_acceptance)[0](_FIRST_STEP_SIZE)
+    averaging = _averaging(sampler)[0](_FIRST_STEP_SIZE)
     moments = _mass(sampler)[0](num_shared)
-    own = mass_matrix_adaptation(True)[0](int(np.prod(own_shape)))
+    own = _moments(True)[0](int(np.prod(own_shape)))
     return _strong(
         Adaptation(
             jnp.asarray(_FIRST_STEP_SIZE), moments.inverse_mass_matrix, own.inverse_mass_matrix.reshape(own_shape),
@@ -100,14 +116,14 @@ def adapted(sampler: Unison, windows: Schedule, step: Any, state: Replica, facts
 
 
 def _with_step_size(sampler: Unison, now: Adaptation, facts: Facts) -> Adaptation:
-    _, update, _ = dual_averaging_adaptation(sampler.target_acceptance)
+    _, update, _ = _averaging(sampler)
     averaging = _strong(update(now.averaging, facts.acceptance_rate.mean()))
     return now._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
 
 
 def _with_moments(sampler: Unison, now: Adaptation, state: Replica) -> Adaptation:
     """Every chain's position counts."""
-    update, update_own = _mass(sampler)[1], mass_matrix_adaptation(True)[1]
+    update, update_own = _mass(sampler)[1], _moments(True)[1]
 
     def one_chain(carry: Any, positions: Any) -> tuple[Any, None]:
         return _strong((update(carry[0], positions[0]), update_own(carry[1], positions[1].reshape(-1)))), None
@@ -118,9 +134,9 @@ def _with_moments(sampler: Unison, now: Adaptation, state: Replica) -> Adaptatio
 
 def _with_mass(sampler: Unison, now: Adaptation) -> Adaptation:
     """At the end of a window: the mass that it found; the step size is averaged anew."""
-    restart, _, final = dual_averaging_adaptation(sampler.target_acceptance)
+    restart, _, final = _averaging(sampler)
     moments = _strong(_mass(sampler)[2](now.moments))
-    own = _strong(mass_matrix_adaptation(True)[2](now.own_moments))
+    own = _strong(_moments(True)[2](now.own_moments))
     averaging = _strong(restart(final(now.averaging)))
     return now._replace(
         step_size=jnp.exp(averaging.log_step_size),
