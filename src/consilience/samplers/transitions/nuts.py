@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import blackjax.mcmc.hmc
 import jax
 import jax.numpy as jnp
 
@@ -19,6 +18,8 @@ from consilience.samplers.unison import Facts, Network
 
 def move(state: Replica, keys: Keys, network: Network, max_depth: int) -> tuple[Replica, Facts]:
     """The next draw of every chain."""
+    import blackjax.mcmc.hmc  # here, as it begins to compute when it is loaded: see `adaptation`
+
     kernel, density = blackjax.nuts.build_kernel(), log_density(network, state.grid, state.private.shape[1:])
     step_size, mass = state.adaptation.step_size, state.adaptation.inverse_mass
 
