@@ -23,7 +23,8 @@ def test_it_computes_like_floats_where_floats_can(x, y, power):
     ):
         assert float(ours) == pytest.approx(theirs, rel=1e-9)
     assert float(a**power) == pytest.approx(x**power, rel=1e-9)
-    assert (a < b) == (x < y)
+    if not math.isclose(x, y, rel_tol=1e-12):  # nearer ones may have the same logarithm
+        assert (a < b) == (x < y)
     assert float(largest(a, y)) == pytest.approx(max(x, y))
 
 
