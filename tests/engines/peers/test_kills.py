@@ -26,13 +26,12 @@ def wait_for_round(network, number, seconds=120):
     deadline = time.monotonic() + seconds
     while not all(one["here"] and one["round"] >= number for one in network_status(network, 0.5)):
         assert time.monotonic() < deadline, f"the nodes did not come to round {number}"
-        time.sleep(0.1)  # to ask takes a new connection to every node
 
 
 def test_real_processes_of_which_one_is_killed(tmp_path):
     """A network over TLS as users have it: one node is killed and started again, and no bit of the draws changes."""
     plan = plan_for(cs.graphs.ring(3)).replace(
-        num_steps=1000, store_every=5, problem="tests.engines.peers.test_network:ring_of_three"
+        num_steps=2000, store_every=5, problem="tests.engines.peers.test_network:ring_of_three"
     )
     undisturbed, _ = sample_by_peers(plan, tmp_path / "quiet", ring_of_three())
     found, restarts = killed_at_random(plan, tmp_path / "network", waves=(1,), checkpoint_seconds=0.2)
@@ -51,33 +50,32 @@ def sensors_of_six():
     return sensors((4, 9, 6, 5, 7, 3))
 
 
-@pytest.mark.slow(reason="20 kills of real processes, each of which takes seconds to come back")
+@pytest.mark.slow(reason="40 kills of real processes, each of which takes seconds to come back")
 def test_killed_and_stopped_nodes_change_nothing(tmp_path):
-    """20 kills spread over a run, then the draws of an undisturbed one, to the bit."""
+    """40 kills spread over the whole length of a run, then the draws of an undisturbed one, to the bit."""
     plan = plan_for(barbell_of_six()).replace(
-        num_steps=2500, store_every=5, problem="tests.engines.peers.test_kills:sensors_of_six"
+        num_steps=9000, store_every=5, problem="tests.engines.peers.test_kills:sensors_of_six"
     )
     undisturbed, _ = sample_by_peers(plan, tmp_path / "quiet", sensors_of_six())
     found, restarts = killed_at_random(
-        plan, tmp_path / "network", waves=(5, 4, 6, 5), pause=True, checkpoint_seconds=0.2
+        plan, tmp_path / "network", waves=(6, 5, 6, 6, 5, 6, 6), pause=True, checkpoint_seconds=0.2
     )
     for name, values in undisturbed.items():
         np.testing.assert_array_equal(found[name], values)
-    assert sum(restarts) == 20
-    assert min(restarts) >= 2
+    assert sum(restarts) == 40
 
 
 def killed_at_random(plan, network, waves, pause=False, **options):
     """The draws of a network of processes of which so many are killed in each wave, and how often each was restarted.
 
-    Waves are spread over the rounds but for the last, by which no node may be done; a process is killed at a random
-    moment after its wave has come. With `pause`, one process is stopped for a while too.
+    Waves are spread over all rounds; a process is killed at a random moment after its wave has come. With `pause`,
+    one process is stopped for a while too.
     """
     files, rng = make_network(plan, network, **options), random.Random(5)
     nodes = [Command("node", path) for path in files]
     with ended_at_last(nodes):
         for wave, count in enumerate(waves):
-            wait_for_round(network, (wave + rng.random()) * 0.75 * plan.num_steps / len(waves))
+            wait_for_round(network, (wave + rng.random()) * 0.9 * plan.num_steps / len(waves))
             for agent in rng.sample(range(len(nodes)), count):
                 threading.Event().wait(rng.uniform(0.0, 0.1))
                 nodes[agent].kill()
