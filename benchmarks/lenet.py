@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import jax
@@ -62,9 +61,10 @@ def require_same_gradient(gradients: Callable[[np.ndarray, Any], np.ndarray], pr
     rows = images, rng.integers(0, 10, (NUM_AGENTS, _CHECKED_ROWS)).astype(np.int32)
     expected = engine_gradients(problem, weights, rows)
     difference = gradients(weights, rows) - expected
-    for name, (start, stop) in zip(parameters.names, pairwise(parameters.offsets), strict=True):
-        error = np.linalg.norm(difference[:, start:stop], axis=1) / np.linalg.norm(expected[:, start:stop], axis=1)
-        np.testing.assert_array_less(error, _TOLERANCE, f"the gradients by {name} differ")
+    for part in parameters.parts:
+        own, wanted = (values[:, part.start : part.stop] for values in (difference, expected))
+        error = np.linalg.norm(own, axis=1) / np.linalg.norm(wanted, axis=1)
+        np.testing.assert_array_less(error, _TOLERANCE, f"the gradients by {part.name} differ")
 
 
 def initial_weights(problem: Problem) -> np.ndarray:

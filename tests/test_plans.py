@@ -71,3 +71,41 @@ def test_plans_that_store_nothing_are_refused():
         plan(burn_in=1000)
     with pytest.raises(PlanError, match="there is no plan file"):
         cs.Plan.load("nowhere.toml")
+
+
+@pytest.mark.parametrize(("entries", "message"), [
+    ({"num_steps": 100}, "counts draws: take num_warmup and num_draws in place of 'num_steps'"),
+    ({"burn_in": 100}, "in place of 'burn_in'"),
+    ({"store_every": 2}, "in place of 'store_every'"),
+    ({"batch_size": 4}, "needs the gradients of all rows"),
+    ({"dtype": "float32"}, "needs double precision"),
+    ({"num_draws": 10, "max_draws": 100}, "leave out max_draws, or num_draws"),
+    ({"num_warmup": 5}, "num_warmup"),
+])  # fmt: skip
+def test_what_a_sampler_that_tunes_itself_does_not_take(entries, message):
+    with pytest.raises(PlanError, match=message):
+        cs.Plan(graph=cs.graphs.ring(3), sampler=cs.nuts(), **entries)
+
+
+@pytest.mark.parametrize("name", ["num_warmup", "num_draws", "max_draws"])
+def test_what_a_sampler_with_given_step_sizes_does_not_take(name):
+    with pytest.raises(PlanError, match=f"'{name}' is for samplers that tune themselves"):
+        cs.Plan(graph=cs.graphs.ring(3), sampler=cs.dula(0.01, 0.2), num_steps=10, **{name: 100})
+
+
+def test_steps_follow_from_draws():
+    graph = cs.graphs.ring(3)
+    exactly = cs.Plan(graph=graph, sampler=cs.nuts(), num_warmup=50, num_draws=20)
+    assert (exactly.num_steps, exactly.burn_in, exactly.num_stored, exactly.num_chains) == (70, 50, 20, 4)
+    assert not exactly.stops_itself
+    until = cs.Plan(graph=graph, sampler=cs.hmc())
+    assert until.stops_itself
+    assert (until.num_warmup, until.max_draws, until.num_steps) == (1000, 10_000, 11_000)
+    assert until.replace(max_draws=500).num_steps == 1500
+    assert until.replace(num_draws=7).num_stored == 7
+    assert until.replace(num_draws=7).max_draws is None
+    assert "num_steps" not in until.to_toml()
+    assert cs.Plan.from_toml(until.to_toml()) == until
+    steps = until.replace(sampler=cs.dula(0.01, 0.2), num_steps=90)
+    assert (steps.num_chains, steps.dtype, steps.num_draws) == (1, "float32", None)
+    assert until.digest() != exactly.digest()

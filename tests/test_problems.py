@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from consilience.experiments import EXPERIMENTS
 from consilience.kernel.gradients import local_gradient, network_gradients
 from consilience.kernel.parameters import Parameters
 from tests.gaussian import regression
+from tests.hierarchical import sites
 
 
 def plan_for(problem, **changes):
@@ -79,7 +82,7 @@ def test_pytrees_become_named_variables():
     problem = simple(init=lambda key: {"b": jnp.zeros(3), "a": {"c": jnp.ones((2, 2))}}, log_likelihood=None)
     parameters = Parameters.of(problem, jnp.float32)
     assert parameters.names == ("a.c", "b")
-    assert parameters.offsets == [0, 4, 7]
+    assert [(part.start, part.stop) for part in parameters.parts] == [(0, 4), (4, 7)]
     tree = parameters.unravel(jnp.arange(7.0))
     assert tree["a"]["c"].shape == (2, 2)
     assert tree["b"].tolist() == [4.0, 5.0, 6.0]
@@ -133,3 +136,38 @@ def test_fingerprint_tells_data_apart():
     assert simple().fingerprint() == simple().fingerprint()
     other = simple(shards=[np.ones(4, np.float32), np.full(6, 1e-7, np.float32)])
     assert other.fingerprint() != simple().fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"private": ("w",)}, "there is no log_private"),
+        ({"log_private": lambda w: -(w**2)}, "no private parameter"),
+        ({"private": "w", "log_private": lambda w: -(w**2)}, "a tuple of names"),
+        ({"init": [lambda key: jnp.zeros(())]}, "1 functions for 2 shards"),
+    ],
+)
+def test_private_parameters_and_starts_must_fit(changes, words):
+    with pytest.raises(ProblemError, match=words):
+        simple(**changes)
+
+
+def test_what_belongs_to_agents_goes_with_them_and_cannot_be_divided():
+    starts = [lambda key: jnp.zeros(()), lambda key: jnp.ones(())]
+    problem = simple(init=starts)
+    assert problem.of_agent(1).init == starts[1:]
+    with pytest.raises(ProblemError, match="own init"):
+        problem.divided(3)
+    with pytest.raises(ProblemError, match="effect is private"):
+        sites([3, 4]).divided(3)
+
+
+def test_a_prior_of_private_parameters_is_refused():
+    problem = dataclasses.replace(sites([3, 4]), log_prior=lambda p: -(p["mean"] ** 2) - p["effect"] ** 2)
+    with pytest.raises(ProblemError, match="move what it says about that parameter to log_private"):
+        Simulation(problem, plan_for(problem))
+
+
+def test_constraints_and_privacy_are_part_of_the_fingerprint():
+    plain, positive = simple(), simple(constraints={"w": "positive"})
+    assert plain.fingerprint() == simple().fingerprint() != positive.fingerprint()

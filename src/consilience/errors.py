@@ -9,6 +9,7 @@
     │   │   └── UnstableError a plan whose dynamics cannot stay bounded
     │   ├── DataError         a data set that is missing, damaged or not what it should be
     │   ├── NetworkError      a node's settings, certificates, neighbours or endpoints
+    │   │   └── SumError      sums, or the states that agents start from, that do not fit together
     │   ├── MeshError         devices or processes that do not fit together
     │   ├── ConditionError    parameters that a theorem does not speak about
     │   └── RunError          a directory that is not the run it should be
@@ -16,6 +17,9 @@
     ├── StorageError          the disk refused to take what was sampled
     ├── ProcessLostError      another process of a mesh is gone; the run can be resumed
     ├── CheckpointError       no checkpoint can be read
+    ├── Retry                 agents took different decisions in a draw; all repeat it
+    │   └── Disagreement      … and this agent found it out
+    ├── Stopped               a node was told to stop while it waited for others
     └── Interrupted           the user stopped the run; it can be resumed
 
 A message says what was expected, what was received and what to do.
@@ -58,6 +62,10 @@ class NetworkError(InputError):
     """A node cannot take part in its network as it is set up."""
 
 
+class SumError(NetworkError):
+    """Agents that must compute the same do not: other states, other sizes, or a sum that does not check."""
+
+
 class MeshError(InputError):
     """The devices or processes of a mesh do not fit together, or cannot reach each other."""
 
@@ -84,6 +92,27 @@ class ProcessLostError(ConsilienceError):
 
 class CheckpointError(ConsilienceError):
     """No usable checkpoint was found."""
+
+
+class Retry(ConsilienceError):  # noqa: N818 - it is no error
+    """All agents go back to the start of a draw and repeat it, as another attempt.
+
+    Attributes:
+        draw: to whose start the agents go back.
+        attempt: how many times agents have gone back by then, in the whole epoch.
+    """
+
+    def __init__(self, draw: int, attempt: int, why: str = "agents took different decisions") -> None:
+        super().__init__(f"{why}: all repeat draw {draw:,} (attempt {attempt:,})")
+        self.draw, self.attempt = draw, attempt
+
+
+class Disagreement(Retry):
+    """This agent found that another took different decisions; it has told all to repeat the draw."""
+
+
+class Stopped(ConsilienceError):  # noqa: N818 - it is no error
+    """A node was told to stop while it waited for others."""
 
 
 class Interrupted(ConsilienceError):  # noqa: N818 - it is no error

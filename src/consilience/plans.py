@@ -15,6 +15,19 @@ A plan file looks like this:
     kind = "dula"
     step_size = { kind = "from_to", start = 0.01, end = 0.0001, num_steps = 200000, exponent = 0.55 }
     consensus = 0.3
+
+A sampler that tunes itself (`nuts`, `hmc`) counts draws, not steps:
+
+    problem = "examples.hospitals:problem"
+    num_warmup = 1000
+    num_draws = 500          # or leave it out: sampling ends when it has converged
+
+    [graph]
+    kind = "ring"
+    num_agents = 3
+
+    [sampler]
+    kind = "nuts"
 """
 
 from __future__ import annotations
@@ -31,10 +44,13 @@ from pydantic import ConfigDict, Field, field_serializer, field_validator
 from consilience import graphs
 from consilience.errors import InputError, PlanError
 from consilience.graphs import Graph
-from consilience.samplers import SAMPLERS, Sampler
+from consilience.samplers import SAMPLERS, Gossip, Sampler
 from consilience.validation import Record
 
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits inside compiled programs
+_NUM_WARMUP, _MAX_DRAWS, _NUM_CHAINS = 1000, 10_000, 4
+_OF_STEPS = ("num_steps", "burn_in", "store_every")
+_OF_DRAWS = ("num_warmup", "num_draws", "max_draws", "masked", "summation")
 
 if TYPE_CHECKING:
     AnySampler = Sampler
@@ -45,13 +61,21 @@ else:
 class Plan(Record):
     """Everything that decides a run, besides the problem itself.
 
+    A sampler with given step sizes counts steps: `num_steps`, `burn_in`, `store_every`. One that tunes itself counts
+    draws: `num_warmup`, and `num_draws` or the most of them; for it, the numbers of steps follow (a move is a step).
+
     Attributes:
         graph: who talks to whom.
         sampler: the algorithm and its schedules.
         num_steps: how many steps every agent makes.
         burn_in: how many of the first steps are not stored.
         store_every: a draw is stored after every so many steps.
-        num_chains: independent copies of the whole network.
+        num_warmup: how many moves a sampler that tunes itself has for that; by default 1000.
+        num_draws: how many draws each chain stores; without it, sampling ends when all parameters have converged.
+        max_draws: the most draws of each chain, if their number is not given; by default 10,000.
+        masked: whether nodes hide their parts of sums from each other; by default they do, if there are at least 3.
+        summation: how nodes make sums: on a `tree`, or by `flood`, which takes fewer hops and more bytes.
+        num_chains: independent copies of the whole network; by default 1, and 4 of a sampler that tunes itself.
         batch_size: rows in a minibatch; `None` is the full shard.
         batches: minibatches from shuffled epochs, or drawn with replacement.
         seed: decides every random number.
@@ -69,6 +93,11 @@ class Plan(Record):
     num_steps: Annotated[int, Field(ge=1, le=_MOST_STEPS)]
     burn_in: Annotated[int, Field(ge=0)] = 0
     store_every: Annotated[int, Field(ge=1)] = 1
+    num_warmup: Annotated[int, Field(ge=20, le=_MOST_STEPS // 2)] | None = None
+    num_draws: Annotated[int, Field(ge=4, le=_MOST_STEPS // 2)] | None = None
+    max_draws: Annotated[int, Field(ge=100, le=_MOST_STEPS // 2)] | None = None
+    masked: bool | None = None
+    summation: Literal["tree", "flood"] | None = None
     num_chains: Annotated[int, Field(ge=1)] = 1
     batch_size: Annotated[int, Field(ge=1)] | None = None
     batches: Literal["shuffled", "replacement"] = "shuffled"
@@ -78,6 +107,15 @@ class Plan(Record):
     sampler: AnySampler
 
     def __init__(self, **entries: Any) -> None:
+        kind = _sampler_of(entries.get("sampler"))
+        if kind is not None and kind.tunes_itself:
+            entries = _counting_draws(entries)
+        elif kind is not None and any(entries.get(name) is not None for name in _OF_DRAWS):
+            given = next(name for name in _OF_DRAWS if entries.get(name) is not None)
+            raise PlanError(
+                f"'{given}' is for samplers that tune themselves: the sampler {kind.model_fields['kind'].default} "
+                "takes num_steps, burn_in and store_every"
+            )
         super().__init__(**entries)
         if self.num_stored < 1:
             raise PlanError(
@@ -125,14 +163,36 @@ class Plan(Record):
         """How many draws are complete after so many steps."""
         return max(0, int(self.draw_at(min(num_steps, self.num_steps))))
 
+    @property
+    def stops_itself(self) -> bool:
+        """Whether sampling ends when all parameters have converged."""
+        return self.sampler.tunes_itself and self.num_draws is None
+
+    @property
+    def gossip(self) -> Gossip:
+        """The sampler, where agents each walk a chain of their own."""
+        if not isinstance(self.sampler, Gossip):
+            raise PlanError(
+                f"the sampler {self.sampler.kind} has no step of a single agent: this needs a sampler by gossip, for "
+                "example dula"
+            )
+        return self.sampler
+
     def replace(self, **changes: Any) -> Plan:
         """The same plan with some entries changed."""
-        entries = {name: getattr(self, name) for name in type(self).model_fields}
+        sampler = changes.get("sampler", self.sampler)
+        derived: tuple[str, ...] = _OF_STEPS if sampler.tunes_itself else _OF_DRAWS
+        if sampler.tunes_itself != self.sampler.tunes_itself:
+            derived = (*_OF_STEPS, *_OF_DRAWS, "num_chains", "dtype")
+        if "num_draws" in changes:
+            derived = (*derived, "max_draws")
+        entries = {name: getattr(self, name) for name in type(self).model_fields if name not in derived}
         return Plan(**{**entries, **changes})
 
     def to_toml(self) -> str:
         """The plan as a TOML document; `Plan.from_toml` reads it."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True))
+        derived = set(_OF_STEPS) if self.sampler.tunes_itself else None
+        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=derived))
 
     @classmethod
     def from_toml(cls, text: str) -> Plan:
@@ -159,5 +219,44 @@ class Plan(Record):
 
     def digest(self) -> str:
         """A hash of the plan's entries: the identity of a run."""
-        text = json.dumps(self.model_dump(), sort_keys=True)
+        unsaid = {name for name in _OF_DRAWS if getattr(self, name) is None}
+        text = json.dumps(self.model_dump(exclude=unsaid), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sampler_of(value: Any) -> type[Sampler] | None:
+    """The kind of sampler that an entry means, if it is one."""
+    if isinstance(value, Sampler):
+        return type(value)
+    return SAMPLERS.get(str(value.get("kind"))) if isinstance(value, dict) else None
+
+
+def _counting_draws(entries: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a plan whose sampler tunes itself, with the numbers of steps that follow from them."""
+    kind = _sampler_of(entries["sampler"]).model_fields["kind"].default  # type: ignore[union-attr]
+    for name in _OF_STEPS:
+        if name in entries:
+            raise PlanError(f"the sampler {kind} counts draws: take num_warmup and num_draws in place of '{name}'")
+    if entries.get("batch_size") is not None:
+        raise PlanError(
+            f"the sampler {kind} needs the gradients of all rows: leave out batch_size, or take a sampler for "
+            "minibatches (dula, sghmc)"
+        )
+    if entries.get("dtype") == "float32":
+        raise PlanError(f"the sampler {kind} needs double precision: leave out dtype, or set it to float64")
+    if entries.get("num_draws") is not None and entries.get("max_draws") is not None:
+        raise PlanError("num_draws says how many draws there are: leave out max_draws, or num_draws")
+    warmup = entries.get("num_warmup")
+    full = {
+        **entries,
+        "dtype": "float64",
+        "num_chains": entries["num_chains"] if entries.get("num_chains") is not None else _NUM_CHAINS,
+        "num_warmup": _NUM_WARMUP if warmup is None else warmup,
+        "summation": entries.get("summation") or "tree",
+    }
+    if entries.get("num_draws") is None and entries.get("max_draws") is None:
+        full["max_draws"] = _MAX_DRAWS
+    lengths = (full["num_warmup"], full.get("num_draws") or full.get("max_draws"))
+    if all(isinstance(length, int) for length in lengths):
+        full["num_steps"], full["burn_in"] = sum(lengths), lengths[0]
+    return full

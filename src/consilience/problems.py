@@ -6,13 +6,18 @@ agents is the posterior given everybody's data; `U_i = −log p(w|X_i)`. With a 
     ∇U_i ≈ −(m_i/B) Σ_b ∇ log p(x_b|w) − (1/n) ∇ log p(w),
 
 always an estimate of the gradient of the **sum** over the agent's rows, never of a mean.
+
+A model may have **private** parameters `z_i`, an agent's own, which never leave it. Their density `p(z_i|w)` counts
+in full at their agent:
+
+    U_i(w, z_i) = −log p(X_i|w, z_i) − log p(z_i|w) − (1/n) log p(w).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -47,7 +52,8 @@ class Problem:
     Attributes:
         log_likelihood: `(parameters, rows) -> (num_rows,)`, the log-likelihood of each row.
         log_prior: `parameters -> scalar`, the log-density of the whole prior (up to a constant).
-        init: `key -> parameters`, where an agent starts; any pytree of floating-point arrays.
+        init: `key -> parameters`, where an agent starts; any pytree of floating-point arrays. Or one such function
+            for each agent; the leading axes of private parameters may then differ in length from agent to agent.
         shards: one pytree of arrays for each agent, with equal leading length within a shard. Shards may
             differ in length.
         name: for people.
@@ -55,6 +61,14 @@ class Problem:
         replicas: other data for every chain, if chains are repetitions of an experiment: one list of shards for each
             chain, of the same shapes as `shards`, which are those of the first.
         network_size: how many agents share the prior, if not all of their shards are here (on a node of its own).
+        private: names of parameters that belong to their agent alone and never leave it; a name also stands for
+            everything below it, `effects` for `effects.slope`.
+        log_private: `parameters -> scalar`, the log-density `log p(z_i|w)` of the private parameters, given the
+            others.
+        constraints: by name, where parameters may be: `"positive"`, `"unit_interval"`, `("interval", low, high)`,
+            `"simplex"`, `"ordered"`, `"correlation"`, `"correlation_cholesky"`, or a constraint of NumPyro. Samplers
+            move on an unconstrained scale; functions here, draws and results are on the constrained one, and
+            densities are with respect to it.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -69,12 +83,15 @@ class Problem:
 
     log_likelihood: Callable[[Any, Any], jax.Array]
     log_prior: Callable[[Any], jax.Array]
-    init: Callable[[jax.Array], Any]
+    init: Callable[[jax.Array], Any] | Sequence[Callable[[jax.Array], Any]]
     shards: Sequence[Any]
     name: str = "problem"
     curvature: Curvature | None = None
     replicas: Sequence[Sequence[Any]] | None = None
     network_size: int | None = None
+    private: Sequence[str] = ()
+    log_private: Callable[[Any], jax.Array] | None = None
+    constraints: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.replicas is not None:
@@ -92,6 +109,29 @@ class Problem:
                     f"the shards must have the same arrays at every agent, up to the number of rows; agent 0 "
                     f"has {_shown(first)}, agent {agent} has {_shown(shapes)}"
                 )
+        self._require_own_parts()
+
+    def _require_own_parts(self) -> None:
+        """Check what is said of private parameters and of agents' own starts."""
+        if isinstance(self.private, str):
+            raise ProblemError(f"private is the text {self.private!r}: give a tuple of names, ({self.private!r},)")
+        if self.private and self.log_private is None:
+            raise ProblemError(
+                f"{', '.join(self.private)} is private, but there is no log_private: give the log-density of the "
+                "private parameters given the others, which counts in full at each agent"
+            )
+        if self.log_private is not None and not self.private:
+            raise ProblemError("there is a log_private but no private parameter: name them in `private`")
+        if not callable(self.init) and len(self.init) != self.num_agents:
+            raise ProblemError(
+                f"init has {len(self.init)} functions for {self.num_agents} shards: give one for each agent, or one "
+                "for all of them"
+            )
+
+    @property
+    def inits(self) -> list[Callable[[jax.Array], Any]]:
+        """For each agent, the function that says where it starts."""
+        return [self.init] * self.num_agents if callable(self.init) else list(self.init)
 
     @property
     def num_agents(self) -> int:
@@ -112,7 +152,8 @@ class Problem:
         replicas = self.replicas and [[shards[agent] for agent in agents] for shards in self.replicas]
         size = self.network_size or self.num_agents
         own = [self.shards[agent] for agent in agents]
-        return replace(self, shards=own, curvature=None, replicas=replicas, network_size=size)
+        init = self.init if callable(self.init) else [self.init[agent] for agent in agents]
+        return replace(self, shards=own, init=init, curvature=None, replicas=replicas, network_size=size)
 
     @cached_property
     def shard_sizes(self) -> np.ndarray:
@@ -121,6 +162,13 @@ class Problem:
 
     def divided(self, num_agents: int) -> Problem:
         """The same data split evenly among another number of agents, in order."""
+        if self.private or not callable(self.init):
+            why = (
+                f"{', '.join(self.private)} is private to an agent"
+                if self.private
+                else "every agent has its own init"
+            )
+            raise ProblemError(f"the data cannot be divided anew, as {why}: make the problem with other shards")
         rows = int(self.shard_sizes.sum())
         if num_agents > rows:
             raise ProblemError(f"{rows} rows cannot be divided among {num_agents} agents: take at most {rows}")
@@ -130,14 +178,14 @@ class Problem:
         return replace(self, shards=shards, curvature=None)
 
     def fingerprint(self) -> str:
-        """A digest of the data; a resumed run must have the same one."""
+        """A digest of the data, and of what is private and constrained; a resumed run must have the same one."""
         everything = self.shards if self.replicas is None else [one for shards in self.replicas for one in shards]
-        return _digest(everything).hexdigest()
+        return self._digest(everything).hexdigest()
 
     def shard_digests(self) -> list[bytes]:
         """A digest of each agent's data, for engines whose processes hold some of the shards alone."""
         chains = [self.shards] if self.replicas is None else self.replicas
-        return [_digest([shards[agent] for shards in chains]).digest() for agent in range(self.num_agents)]
+        return [self._digest([shards[agent] for shards in chains]).digest() for agent in range(self.num_agents)]
 
     def stacked_shards(self, dtype: Any, rows: int | None = None) -> Any:
         """All shards as arrays `(num_agents, max rows, …)`, or with so many rows; short shards repeat their own.
@@ -151,6 +199,21 @@ class Problem:
         """The shards of every chain as arrays `(num_chains, num_agents, max rows, …)`, if chains have their own."""
         chains = [self._stacked(shards, dtype, rows) for shards in self.replicas or ()]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *chains)
+
+    def _digest(self, shards: Sequence[Any]) -> Any:
+        """Of shards, and of the scale on which states are kept and who keeps what, if that is not the usual."""
+        digest = hashlib.sha256()
+        if self.private or self.constraints:
+            kinds = {
+                name: kind if isinstance(kind, str | tuple) else repr(kind) for name, kind in self.constraints.items()
+            }
+            digest.update(repr((sorted(self.private), sorted(kinds.items()))).encode())
+        for shard in shards:
+            for leaf in jax.tree.leaves(shard):
+                array = np.ascontiguousarray(leaf)
+                digest.update(f"{array.dtype}{array.shape}".encode())
+                digest.update(array.tobytes())
+        return digest
 
     def _stacked(self, shards: Sequence[Any], dtype: Any, rows: int | None) -> Any:
         longest = rows or int(self.shard_sizes.max())
@@ -167,16 +230,6 @@ def cast_floats(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(
         lambda leaf: jnp.asarray(leaf, dtype if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None), tree
     )
-
-
-def _digest(shards: Sequence[Any]) -> Any:
-    digest = hashlib.sha256()
-    for shard in shards:
-        for leaf in jax.tree.leaves(shard):
-            array = np.ascontiguousarray(leaf)
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(array.tobytes())
-    return digest
 
 
 def _shapes(shard: Any) -> Any:

@@ -27,6 +27,7 @@ WITH_CODE = [
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_UNTIL_CONVERGED = re.compile(r"cs\.sample\(\w+, cs\.graphs|cs\.nuts\(|cs\.hmc\(")
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -44,12 +45,15 @@ def run_blocks(path):
     return names
 
 
+def samples_long(page):
+    """Whether a page's code samples until it has converged, or is a tutorial's."""
+    return "tutorials" in page.parts or any(_UNTIL_CONVERGED.search(block) for block in python_blocks(page))
+
+
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(
-            page, marks=pytest.mark.slow(reason="a tutorial samples for long") if "tutorials" in page.parts else ()
-        )
+        pytest.param(page, marks=pytest.mark.slow(reason="it samples for long") if samples_long(page) else ())
         for page in WITH_CODE
     ],
     ids=lambda page: page.name,

@@ -29,7 +29,7 @@ def test_every_agent_finds_both_modes_and_comes_near_the_floor(run):
     """Four chains of 200,000 steps; the fixed seed's distances lie well below the paper's 0.251."""
     summary = run.summary
     assert summary["both_modes_found"]
-    assert summary["posterior"]["share_of_upper_mode"] == pytest.approx(0.5, abs=0.05)
+    assert summary["true_posterior"]["share_of_upper_mode"] == pytest.approx(0.5, abs=0.05)
     for row in summary["agents"]:
         assert row["share_of_upper_mode"] == pytest.approx(0.5, abs=0.2)
         assert summary["sinkhorn_floor"] * 0.9 < row["sinkhorn"] < 0.251
@@ -66,7 +66,7 @@ def test_noise_of_variance_one_instead_of_n_would_be_seen(tmp_path):
 
 
 def test_weighted_means_are_near_the_truth(run):
-    truth = np.array(run.summary["posterior"]["mean"])
+    truth = np.array(run.summary["true_posterior"]["mean"])
     found = np.array(run.summary["network_average"]["weighted_mean"])
     assert np.abs(found - truth).max() < 0.3
 

@@ -123,11 +123,11 @@ def test_a_write_that_fails_once_spoils_nothing_that_comes_later(whole, tmp_path
     """The segment after the failed one must not take its place; resumed, the draws are the right ones."""
     write, calls = GrowingGroup.write, []
 
-    def fail_once(self, values, within=None):
+    def fail_once(self, values, *where):
         calls.append(self.dimension)
         if calls.count("draw") == 2 and calls[-1] == "draw":
             raise OSError(28, "No space left on device")
-        write(self, values, within)
+        write(self, values, *where)
 
     monkeypatch.setattr(GrowingGroup, "write", fail_once)
     with pytest.raises(StorageError, match="No space left"):
@@ -139,11 +139,11 @@ def test_a_chain_that_diverges_after_a_failed_write_adds_nothing(tmp_path, monke
     """What was sampled before it diverged must not take the place of draws that could not be written."""
     write, failed, segments = GrowingGroup.write, threading.Event(), []
 
-    def fail_first(self, values, within=None):
+    def fail_first(self, values, *where):
         if self.dimension == "draw" and not failed.is_set():
             failed.set()
             raise OSError(28, "No space left on device")
-        write(self, values, within)
+        write(self, values, *where)
 
     def third_diverges(self, state):
         segments.append(state)  # the first has no draws, those of the second cannot be written

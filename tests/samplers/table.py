@@ -19,4 +19,10 @@ CONSTRUCTORS = {
         "settled": lambda: cs.sghmc(0.05, 0.2, friction=2.0),
     },
 }
+"""Samplers by gossip."""
+TUNED = {
+    "nuts": {"plain": lambda: cs.nuts(), "dense": lambda: cs.nuts(0.9, mass="dense", max_depth=8)},
+    "hmc": {"plain": lambda: cs.hmc(), "careful": lambda: cs.hmc(0.95)},
+}
+"""Samplers in unison."""
 MADE = {f"{name}, {how}": make for name, ways in CONSTRUCTORS.items() for how, make in ways.items()}

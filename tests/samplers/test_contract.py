@@ -12,7 +12,7 @@ from consilience.theory import ExactLaw, GaussianNetwork, Moments
 from tests.engines.final_positions import final_positions
 from tests.gaussian import regression
 from tests.samplers.last_word import LastWord
-from tests.samplers.table import CONSTRUCTORS, MADE
+from tests.samplers.table import CONSTRUCTORS, MADE, TUNED
 from tests.statistical import rejects_covariance, rejects_mean
 
 OPTIMISED = True
@@ -48,8 +48,10 @@ def stepped(sampler, state, gradient, disagreement, noise, k=0):
 
 
 def test_every_sampler_has_a_constructor_in_the_table():
-    assert sorted(CONSTRUCTORS) == sorted(SAMPLERS)
-    assert {make().kind for make in MADE.values()} == set(SAMPLERS)
+    assert sorted({**CONSTRUCTORS, **TUNED}) == sorted(SAMPLERS)
+    assert {make().kind for make in MADE.values()} == {
+        name for name, kind in SAMPLERS.items() if not kind.tunes_itself
+    }
     assert all(getattr(cs, name) for name in SAMPLERS)
 
 
@@ -127,6 +129,20 @@ def test_a_plan_holds_it(name):
     sampler = MADE[name]()
     plan = cs.Plan(graph=cs.graphs.ring(3), sampler=sampler, num_steps=9)
     assert cs.Plan.from_toml(plan.to_toml()).sampler == sampler
+    assert set(sampler.options) <= set(type(sampler).model_fields)
+
+
+@pytest.mark.parametrize(("kind", "how"), [(kind, how) for kind, ways in TUNED.items() for how in ways])
+def test_a_sampler_in_unison_answers_and_a_plan_holds_it(kind, how):
+    sampler, graph = TUNED[kind][how](), cs.graphs.ring(3)
+    assert {finding.level for finding in sampler.findings(graph, 100, None)} == {"ok"}
+    assert (sampler.weights(np.array([1, 10])) == 1).all()
+    assert sampler.method(1) != sampler.method(5)
+    assert sampler.describe(100)
+    assert sampler.temperature == 1
+    assert type(sampler).from_numbers(graph, {"target_acceptance": 0.9}).target_acceptance == 0.9
+    plan = cs.Plan(graph=graph, sampler=sampler, num_draws=9)
+    assert cs.Plan.from_toml(plan.to_toml()) == plan
     assert set(sampler.options) <= set(type(sampler).model_fields)
 
 

@@ -12,14 +12,16 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from consilience.experiments import Experiment
 from consilience.planning.checks import counted
 from consilience.planning.suggestions import SuggestedPlan
 from consilience.plans import Plan
 from consilience.reports import tables
+from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 from consilience.runs.loop import Progress as Step
 from consilience.runs.loop import ShowProgress
 from consilience.samplers import Finding
@@ -28,6 +30,13 @@ from consilience.sampling.targets import Resolved
 _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
+
+_WATCHED = {
+    "consensus_error": "consensus error {:.3g}", "distance_to_neighbours": "distance to neighbours {:.3g}",
+    "worst_rhat": "R-hat {:.3f}", "fewest_effective": "{:,.0f} effective draws",
+    "acceptance_rate": "acceptance {:.2f}", "step_size": "step size {:.2g}",
+}  # fmt: skip
+"""What is shown of a run while it samples, and how."""
 
 
 class Display:
@@ -54,7 +63,7 @@ class Display:
                 BarColumn(),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
+                _TimeLeft(),
                 TextColumn("[dim]{task.fields[error]}"),
                 console=self.console,
             )
@@ -86,16 +95,11 @@ class Display:
             if step.evaluated:
                 bar.update(comparing, completed=step.evaluated, visible=True)
                 return
-            bar.update(
-                task,
-                completed=step.step,
-                rate=f"{step.steps_per_second:,.0f} steps/s",
-                error=", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in step.metrics.items())
-                if plan.num_agents > 1
-                else "",
-            )
+            with_facts = plan.num_agents > 1 or plan.sampler.tunes_itself
+            bar.update(task, **_place(plan, step), error=_measured(step) if with_facts else "")
             if step.step == step.num_steps:
-                bar.update(task, rate=f"{step.steps_per_second:,.0f} steps/s, comparing …")
+                done = f"{step.steps_per_second:,.0f} steps/s" if not plan.sampler.tunes_itself else "sampled"
+                bar.update(task, rate=f"{done}, comparing …")
 
         return show
 
@@ -127,6 +131,43 @@ class Display:
             self._remarks.add(message.topic)
 
 
+def _place(plan: Plan, step: Step) -> dict[str, Any]:
+    """How far a run is, for its bar, and in words."""
+    if not plan.sampler.tunes_itself:
+        return {"completed": step.step, "rate": f"{step.steps_per_second:,.0f} steps/s"}
+    if step.step < plan.burn_in:
+        words = f"warming up, {step.step:,} of {plan.burn_in:,}"
+        return {"completed": step.step, "total": plan.burn_in, "rate": words}
+    drawn = step.step - plan.burn_in
+    if not plan.stops_itself:
+        return {"completed": drawn, "total": plan.num_draws, "rate": f"{drawn:,} of {plan.num_draws:,} draws"}
+    mixed = step.metrics.get("worst_rhat", RHAT_GOAL) <= RHAT_GOAL
+    reached = min(step.metrics.get("fewest_effective", 0.0), ESS_GOAL if mixed else 0.95 * ESS_GOAL)
+    return {"completed": reached, "total": ESS_GOAL, "rate": f"{drawn:,} draws, until converged", "open_ended": True}
+
+
+def _measured(step: Step) -> str:
+    shown = [text.format(step.metrics[name]) for name, text in _WATCHED.items() if name in step.metrics]
+    return ", ".join(shown[:3])
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """How long it will take, unless nobody can know."""
+
+    def render(self, task: Task) -> Text:
+        """The time, or nothing."""
+        return Text("") if task.fields.get("open_ended") else super().render(task)
+
+
+def length_of(plan: Plan) -> str:
+    """How long a plan samples, and by what, in words."""
+    if not plan.sampler.tunes_itself:
+        return f"{plan.num_steps:,} steps of {plan.sampler.kind}"
+    draws = f"{plan.num_draws:,} draws" if plan.num_draws else f"until converged (at most {plan.max_draws:,} draws)"
+    chains = f"{plan.num_chains} chain{'s' if plan.num_chains > 1 else ''}"
+    return f"{plan.sampler.method(plan.num_agents)}, {chains}, {plan.num_warmup:,} moves of warm-up, then {draws}"
+
+
 @contextmanager
 def working(quiet: bool) -> Iterator[Callable[[str], None]]:
     """A line that says what is being done; it takes the words."""
@@ -155,11 +196,19 @@ def print_reasons(plans: Iterable[Resolved]) -> None:
 
 def _print_reasons(title: str, plan: Plan, reasons: Sequence[str]) -> None:
     console = Console()
-    title += f"{counted(plan.num_agents)} on a {plan.graph.name}, {plan.num_steps:,} steps of {plan.sampler.kind}"
+    title += f"{counted(plan.num_agents)} on a {plan.graph.name}, {length_of(plan)}"
     for line in (f"[bold]{title}[/]", f"  {plan.sampler.describe(plan.num_steps)}"):
         console.print(line, highlight=False, soft_wrap=True)
     for reason in reasons:
         console.print(f"  · {reason}", highlight=False, soft_wrap=True)
+
+
+def print_nothing_to_suggest(plan: Plan) -> None:
+    """What `suggest` says of a sampler that tunes itself."""
+    console = Console()
+    console.print(f"[bold]{counted(plan.num_agents)} on a {plan.graph.name}[/]", highlight=False)
+    text = f"Nothing to suggest: {plan.sampler.kind} tunes itself. The plan: {length_of(plan)}."
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def print_theory(described: Mapping[str, Any], page: Path) -> None:
@@ -189,7 +238,7 @@ def print_findings(results: Sequence[tuple[Plan, list[Finding]]]) -> None:
     """The findings about each plan, with remedies."""
     console = Console()
     for plan, findings in results:
-        console.print(f"[bold]{counted(plan.num_agents)}, {plan.num_steps:,} steps[/]", highlight=False)
+        console.print(f"[bold]{counted(plan.num_agents)}, {length_of(plan)}[/]", highlight=False, soft_wrap=True)
         for finding in findings:
             text = f"  {_MARKS[finding.level]} {finding.topic}: {finding.message}"
             console.print(text, highlight=False, soft_wrap=True)
@@ -218,6 +267,10 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         records = [_flat(record) for record in summary["results"]]
         columns = {key.replace("_", " "): key for key in records[0]}
         shown = tables.rows(records, columns)
+    elif isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
+        from consilience.reports.unison_report import posterior_table
+
+        shown = posterior_table(summary)
     else:
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
         shown = tables.agents(summary, extra)
@@ -230,6 +283,10 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         beside = f", the paper reports {paper}" if paper else ""
         floor = f"Sinkhorn distance {summary['sinkhorn']:.3f}; exact draws score {summary['sinkhorn_floor']:.3f}"
         console.print(f"\n{floor}{beside}.", highlight=False)
+    if "verdict" in summary and "results" not in summary:
+        console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
+        for warning in summary.get("warnings", ()):
+            console.print(f"Note: {warning}.", style="yellow", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
 
 

@@ -34,7 +34,15 @@ _OF_PLANS: dict[str, Any] = {
             help="ring, path, star, complete, grid, torus, barbell, erdos-renyi, watts-strogatz, random-geometric.",
         ),
     ],
-    "num_steps": Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps.")],
+    "num_steps": Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps (dula, sghmc).")],
+    "num_draws": Annotated[
+        int | None,
+        typer.Option("--draws", min=4, help="Draws of each chain (nuts, hmc); without it, until converged."),
+    ],
+    "num_warmup": Annotated[int | None, typer.Option("--warmup", min=20, help="Moves of the warm-up (nuts, hmc).")],
+    "max_draws": Annotated[
+        int | None, typer.Option("--max-draws", min=100, help="The most draws, if it stops when converged.")
+    ],
     "burn_in": Annotated[int | None, typer.Option("--burn-in", min=0, help="First steps that are not stored.")],
     "store_every": Annotated[
         int | None, typer.Option("--store-every", min=1, help="Store a draw every so many steps.")
@@ -51,9 +59,27 @@ _OF_PLANS: dict[str, Any] = {
         list[str] | None,
         typer.Option("--allow", help="A module that PLAN.toml may name as its problem, which runs it; repeatable."),
     ],
+    "summation": Annotated[
+        str | None, typer.Option("--summation", help="How nodes make sums (nuts, hmc): tree or flood.")
+    ],
+    "unmasked": Annotated[
+        bool, typer.Option("--unmasked", help="Do not hide each node's part of a sum from the others (nuts, hmc).")
+    ],
     "auto": Annotated[bool, typer.Option("--auto", help="Choose the sampler's numbers by `suggest`.")],
 }
-_ENTRIES = ("burn_in", "store_every", "num_chains", "seed", "batch_size", "dtype")
+_FLAGS = ("auto", "unmasked")
+_ENTRIES = (
+    "num_draws",
+    "num_warmup",
+    "max_draws",
+    "summation",
+    "burn_in",
+    "store_every",
+    "num_chains",
+    "seed",
+    "batch_size",
+    "dtype",
+)
 
 
 def _of_samplers() -> dict[str, Any]:
@@ -90,7 +116,7 @@ def takes_plan(*without: str) -> Callable[[Callable[..., None]], Callable[..., N
         ]
         added = [
             inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=False if name == "auto" else None, annotation=kind
+                name, inspect.Parameter.KEYWORD_ONLY, default=False if name in _FLAGS else None, annotation=kind
             )
             for name, kind in offered.items()
         ]
@@ -121,7 +147,10 @@ def _wishes(said: dict[str, Any], of_samplers: dict[str, Any]) -> Wishes:
         sampler=given.get("sampler"),
         numbers={name: given[name] for name in of_samplers if name in given},
         auto=given.get("auto", False),
-        entries={name: given[name] for name in _ENTRIES if name in given},
+        entries={
+            **{name: given[name] for name in _ENTRIES if name in given},
+            **({"masked": False} if given.get("unmasked") else {}),
+        },
         allow=given.get("allow", ()),
     )
 

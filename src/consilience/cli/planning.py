@@ -13,6 +13,7 @@ from consilience.cli.options import Json, Target, default_path, takes_plan
 from consilience.cli.processes import Devices, ModelDevices
 
 if TYPE_CHECKING:
+    from consilience.plans import Plan
     from consilience.sampling.targets import Wishes
 
 Choices = Annotated[
@@ -33,7 +34,7 @@ mesh = typer.Typer(help="Agents spread over many devices: what a mesh would cost
 
 @takes_plan()
 def check(target: Target, wishes: Wishes, as_json: Json = False) -> None:
-    """Say whether a plan is stable and inside the theorems, without running it."""
+    """Say whether a plan is stable, inside the theorems, and what nodes learn of each other, without running it."""
     from consilience.cli import display
     from consilience.engines.matching import require_matching
     from consilience.experiments import load_problem
@@ -45,7 +46,7 @@ def check(target: Target, wishes: Wishes, as_json: Json = False) -> None:
         problem = load_problem(plan) if plan.problem else None
         if problem is not None:
             require_matching(problem, plan)
-        results.append((plan, checks.check(plan, problem)))
+        results.append((plan, [*checks.check(plan, problem), *checks.revealed(plan)]))
     if as_json:
         typer.echo(json.dumps([[finding.to_dict() for finding in findings] for _, findings in results], indent=2))
     else:
@@ -104,23 +105,35 @@ def theory(
 def suggest(
     target: Target, wishes: Wishes, proven: Proven = False, out: PlanOut = None, as_json: Json = False
 ) -> None:
-    """Choose step sizes for a problem, a graph and a budget of steps, and say why."""
+    """Choose step sizes for a problem, a graph and a budget of steps, and say why; nuts and hmc need none."""
     from consilience.cli import display
     from consilience.errors import PlanError
     from consilience.experiments import load_problem
     from consilience.planning import suggestions
     from consilience.runs.files import disk_errors, write_text
+    from consilience.samplers import SAMPLERS
     from consilience.sampling.targets import main_plan
+    from consilience.sampling.wishes import as_option
 
-    if wishes.num_steps is None and ":" in target:
-        raise PlanError(f"{target} is your own problem: say for how many steps, with --steps")
-    given = [f"--{name.replace('_', '-')}" for name in wishes.numbers if name != "temperature"]
+    wishes.require_known()
+    given = [as_option(name) for name in wishes.numbers if name not in ("temperature", "target_acceptance")]
     if given:
         raise PlanError(f"suggest chooses the step sizes: leave out {', '.join(given)}")
     with display.working(quiet=as_json) as show:
         show("finding the constants of the problem")
-        plan = main_plan(target, dataclasses.replace(wishes, sampler=None), only_weighed=True).plan
-        found = suggestions.suggest(load_problem(plan), plan.graph, plan.num_steps, plan, sampler=wishes.sampler)
+        kind = wishes.sampler and SAMPLERS[wishes.sampler]
+        if ":" in target and wishes.num_steps is None and kind and not kind.tunes_itself:
+            raise PlanError(f"{target} is your own problem: say for how many steps of {wishes.sampler}, with --steps")
+        if kind and kind.tunes_itself:
+            plan = main_plan(target, wishes).plan
+        else:
+            only_weighed = wishes.num_steps is not None
+            plan = main_plan(target, dataclasses.replace(wishes, sampler=None), only_weighed=only_weighed).plan
+        if not plan.sampler.tunes_itself:
+            found = suggestions.suggest(load_problem(plan), plan.graph, plan.num_steps, plan, sampler=wishes.sampler)
+    if plan.sampler.tunes_itself:
+        _nothing_to_suggest(plan, proven, out, as_json)
+        return
     both = [found.practical, *([found.proven] if found.proven else [])]
     if out is not None:
         if proven and found.proven is None:
@@ -134,6 +147,26 @@ def suggest(
         display.print_suggestions(both, found.why_not_proven)
         if out is not None:
             typer.echo(f"\nPlan: {out}")
+
+
+def _nothing_to_suggest(plan: Plan, proven: bool, out: Path | None, as_json: bool) -> None:
+    """Say that the sampler needs no numbers; write the plan all the same, if that is wanted."""
+    from consilience.cli import display
+    from consilience.errors import PlanError
+    from consilience.runs.files import disk_errors, write_text
+
+    if proven:
+        raise PlanError("the theorems are about D-ULA: give --steps, or --sampler dula, for a plan inside them")
+    if out is not None:
+        with disk_errors(out.parent):
+            write_text(out, plan.to_toml())
+    if as_json:
+        reasons = [f"{plan.sampler.kind} tunes itself"]
+        typer.echo(json.dumps({"practical": {"plan": plan.model_dump(), "reasons": reasons}}, indent=2))
+        return
+    display.print_nothing_to_suggest(plan)
+    if out is not None:
+        typer.echo(f"\nPlan: {out}")
 
 
 @mesh.command("plan")
@@ -152,11 +185,17 @@ def mesh_plan(
     from consilience.engines.mesh.costs import Rates, costs_of
     from consilience.engines.mesh.devices import DeviceSettings, prepare_devices
     from consilience.engines.mesh.engine import MeshSimulation
+    from consilience.errors import MeshError
     from consilience.experiments.loading import sized_problem
     from consilience.sampling.targets import main_plan
 
     prepare_devices(devices)
     made = main_plan(target, wishes, only_weighed=True).plan
+    if made.sampler.tunes_itself:
+        raise MeshError(
+            f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
+            "instead: take a sampler by gossip, for example dula"
+        )
     problem, repeated = sized_problem(made)
     rates = Rates(bandwidth=bandwidth, latency=latency)
     settings = DeviceSettings(devices=devices, model_devices=model_devices or 1)

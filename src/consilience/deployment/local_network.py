@@ -32,7 +32,8 @@ def run_here(
     Args:
         plan: what to sample.
         path: the run's directory.
-        problem: what to infer; then nodes are threads. Without it each is a process that loads what the plan names.
+        problem: what to infer; then nodes are threads. Without it each is a process that loads what the plan names;
+            so are nodes in unison, whose compiled programs wait for each other and would use up JAX's threads.
         theory: hold the merged run against the theorems too.
         show: called now and then with what each node says of itself.
         progress: called now and then with how far the first node is, if nodes are threads.
@@ -41,14 +42,20 @@ def run_here(
     network = path / NETWORK
     if problem is None and plan.problem is None:
         raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
+    as_threads = problem is not None and not plan.sampler.tunes_itself
+    if not as_threads and plan.problem is None:
+        raise NetworkError(
+            f"nodes of the sampler {plan.sampler.kind} are processes of their own, which must find the problem: put "
+            'it into a module and name it in the plan, `problem = "module:attribute"`; or take the engine simulate'
+        )
     if not (network / "plan.toml").is_file():
         make_network(plan, network, **options)
     resume = Interrupted(f"the nodes left checkpoints, continue with: consilience resume {path}")
     try:
-        if problem is None:
-            start_network(network, show)
-        else:
+        if problem is not None and as_threads:
             _run_threads(network, problem, progress)
+        else:
+            start_network(network, show)
     except (KeyboardInterrupt, Interrupted):
         raise resume from None
     return merge(node_runs(network), path, problem, theory=theory, allow=_allowed(network))

@@ -2,8 +2,8 @@
 
 A node's directory holds its own agent's draws. Where all of them are in one place, the draws that every node has, by
 their numbers, become one run of the whole network. They are copied a block at a time, and the consensus error is
-computed from them on the way. The data is needed only for what an experiment compares and for the theory; without it
-both are left out.
+computed from them on the way: of shared parameters, on the scale on which they are stored. The data is needed only
+for what an experiment compares and for the theory; without it both are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from consilience.experiments.finishing import finish_run
 from consilience.kernel.consensus import consensus_error
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.runs.directory import FORMAT, RunDirectory, create_metrics
+from consilience.runs.directory import FORMAT, RunDirectory, create_metrics, private_names
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
 from consilience.runs.growing import GrowingGroup, Variable
 from consilience.runs.provenance import provenance
@@ -79,7 +79,7 @@ def merge(
 
 def network_draws(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     """The draws that several nodes have in common, `(chain, agent, draw, …)` by variable, in the agents' order."""
-    sources = [run.draws for run in sorted(map(RunDirectory, paths), key=lambda run: int(run.draws["agent"][0]))]
+    sources = [run.draws for run in sorted(map(RunDirectory, paths), key=lambda run: run.agent_numbers[0])]
     places = _common_draws([source["draw"].to_numpy() for source in sources])
     parts = [source.isel(draw=where) for source, where in zip(sources, places, strict=True)]
     return {name: _together(name, parts) for name in sources[0].attrs["parameters"]}
@@ -96,7 +96,7 @@ def _in_order(runs: Sequence[RunDirectory]) -> list[RunDirectory]:
                 f"{run.path} follows another plan than {first.path} (it differs in {different}): give the nodes of "
                 "one network"
             )
-        agents = run.draws["agent"].to_numpy().tolist()
+        agents = run.agent_numbers
         if run.status["engine"] != "peers" or "nodes" in run.status:
             raise RunError(f"{run.path} is no node's run, but a whole one: give the directories of nodes only")
         if agents[0] in found:
@@ -155,7 +155,8 @@ def _write_facts(draft: Path, nodes: Sequence[RunDirectory]) -> None:
     status = {
         "format": states[0].get("format", FORMAT),
         "status": "complete",
-        "step": plan.num_steps,
+        "step": max(state["step"] for state in states),
+        **({"adaptation": states[0]["adaptation"]} if "adaptation" in states[0] else {}),
         "plan_digest": plan.digest(),
         "data_digest": hashlib.sha256(digests.encode()).hexdigest(),
         "engine": "peers",
@@ -164,7 +165,7 @@ def _write_facts(draft: Path, nodes: Sequence[RunDirectory]) -> None:
         "timing": {
             "compile_seconds": max(timing["compile_seconds"] for timing in timings),
             "sampling_seconds": slowest,
-            "steps_per_second": plan.num_steps / slowest if slowest else 0.0,
+            "steps_per_second": max(state["step"] for state in states) / slowest if slowest else 0.0,
         },
     }
     write_json(draft / "status.json", status)
@@ -176,11 +177,15 @@ def _write_facts(draft: Path, nodes: Sequence[RunDirectory]) -> None:
 def _copy_draws(draft: Path, nodes: Sequence[RunDirectory]) -> None:
     """Write the draws that all nodes have, and the consensus error of each."""
     plan, sources = nodes[0].plan, [node.draws for node in nodes]
+    if plan.sampler.tunes_itself:
+        _require_replicas(nodes)
+        _copy_replicas(draft, nodes)
+        return
     places = _common_draws([source["draw"].to_numpy() for source in sources])
     draws = _draw_group(draft / "draws.zarr", sources, len(places[0]))
     metrics = create_metrics(draft / "metrics.zarr", plan, ["consensus_error"], len(places[0]))
     growing = [str(name) for name, array in sources[0].variables.items() if "draw" in array.dims]
-    names = sources[0].attrs["parameters"]
+    names, private = sources[0].attrs["parameters"], private_names(sources[0])
     size = sum(int(np.prod(sources[0][name].shape[3:])) for name in names)
     block = max(1, _BLOCK_BYTES // (plan.num_chains * len(nodes) * size * np.dtype(plan.dtype).itemsize))
     for start in range(0, len(places[0]), block):
@@ -190,8 +195,44 @@ def _copy_draws(draft: Path, nodes: Sequence[RunDirectory]) -> None:
         ]
         values = {name: _together(name, parts) for name in growing}
         draws.append(values)
-        error = sum(_apart(values[name]) for name in names)
+        error = sum(_apart(values[name]) for name in names if name not in private)
         metrics.append({"consensus_error": np.asarray(error, plan.dtype), "step": values["step"]})
+
+
+def _require_replicas(nodes: Sequence[RunDirectory]) -> None:
+    """Check that nodes in unison have the same draws of shared parameters, to the bit."""
+    digests = [shared_digest(node) for node in nodes]
+    for node, digest in zip(nodes, digests, strict=True):
+        if digest != digests[0]:
+            raise RunError(
+                f"{node.path} has other draws of shared parameters than {nodes[0].path}: they are no replicas of one "
+                "run; was a run directory replaced by another one's?"
+            )
+
+
+def shared_digest(run: RunDirectory) -> str:
+    """A digest of the draws of shared parameters in a run in unison: all agents have the same."""
+    draws, digest = run.draws, hashlib.sha256()
+    for name in draws.attrs["parameters"]:
+        if "agent" not in draws[name].dims:
+            digest.update(np.ascontiguousarray(draws[name].to_numpy()).tobytes())
+    return digest.hexdigest()
+
+
+def _copy_replicas(draft: Path, nodes: Sequence[RunDirectory]) -> None:
+    """Write shared parameters once, and every agent's own beside each other; all nodes measured the same."""
+    sources, plan = [node.draws.load() for node in nodes], nodes[0].plan
+    count = sources[0].sizes["draw"]
+    draws = _draw_group(draft / "draws.zarr", sources, count)
+    growing = [str(name) for name, array in sources[0].variables.items() if "draw" in array.dims]
+    draws.append({
+        name: _together(name, sources) if "agent" in sources[0][name].dims else sources[0][name].to_numpy()
+        for name in growing
+    })  # fmt: skip
+    measured = nodes[0].metrics.load()
+    names = [str(name) for name in measured.data_vars]
+    metrics = create_metrics(draft / "metrics.zarr", plan, names, measured.sizes["time"])
+    metrics.append({name: measured[name].to_numpy() for name in [*names, "step"]})
 
 
 def _common_draws(numbers: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -211,10 +252,25 @@ def _common_draws(numbers: Sequence[np.ndarray]) -> list[np.ndarray]:
 def _together(name: str, parts: Sequence[Any]) -> np.ndarray:
     """One variable of all nodes: side by side along `agent`, or that of the first where all are the same."""
     if "agent" in parts[0][name].dims:
-        return np.concatenate([part[name].to_numpy() for part in parts], parts[0][name].dims.index("agent"))
+        sizes = _widest(parts)
+        filled = [_filled(part[name].to_numpy(), [sizes[one] for one in part[name].dims[3:]]) for part in parts]
+        return np.concatenate(filled, parts[0][name].dims.index("agent"))
     if parts[0][name].dims == ("draw",):
         return parts[0][name].to_numpy()
     return np.stack([part[name].to_numpy() for part in parts])
+
+
+def _widest(sources: Sequence[Any]) -> dict[Any, int]:
+    """The size of every dimension where it is longest: nodes differ in how many private parameters they have."""
+    return {one: max(source.sizes[one] for source in sources) for one in sources[0].sizes}
+
+
+def _filled(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Values `(chains, agents, draws, …)` with as many entries as asked for; those that were missing are NaN."""
+    missing = [wanted - there for wanted, there in zip(sizes, values.shape[3:], strict=True)]
+    if not any(missing):
+        return values
+    return np.pad(values, [(0, 0)] * 3 + [(0, count) for count in missing], constant_values=np.nan)
 
 
 def _apart(values: np.ndarray) -> np.ndarray:
@@ -227,9 +283,10 @@ def _draw_group(path: Path, sources: Sequence[Any], num_draws: int) -> GrowingGr
     """A new group with the nodes' variables; what each node has for itself, as `participation`, gets an agent too."""
     growing, fixed = {}, {}
     for name, array in sources[0].variables.items():
-        dims, sizes = array.dims, {**sources[0].sizes, "agent": len(sources), "draw": num_draws}
+        dims, sizes = array.dims, {**_widest(sources), "agent": len(sources), "draw": num_draws}
         if "draw" in dims:
-            own = dims if "agent" in dims or dims == ("draw",) else ("agent", *dims)
+            stored_once = dims == ("draw",) or dims[0] == "chain"
+            own = dims if "agent" in dims or stored_once else ("agent", *dims)
             growing[name] = Variable(own, tuple(sizes[one] for one in own), array.dtype)
         else:
             fixed[name] = (dims, _numbers(sources) if name == "agent" else array.to_numpy())

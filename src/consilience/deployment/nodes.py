@@ -26,8 +26,9 @@ from consilience.engines.peers.node import Node
 from consilience.engines.peers.notices import Notice
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Connect
+from consilience.engines.peers.unison_node import UnisonNode
 from consilience.engines.peers.zenoh_transport import by_zenoh
-from consilience.errors import DivergedError, Interrupted, NetworkError, PlanError, ProblemError, RunError
+from consilience.errors import DivergedError, Interrupted, NetworkError, PlanError, ProblemError, RunError, SumError
 from consilience.experiments.finishing import finish_run
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -38,6 +39,7 @@ from consilience.runs.loop import ShowProgress
 from consilience.runs.signals import stopped_by_signals
 
 log = logging.getLogger("consilience.peers")
+AnyNode = Node | UnisonNode
 _LINGER_SECONDS = 1.5
 _REFUSAL_SECONDS = 20.0  # for which a node that cannot continue tells neighbours, who may come later
 _FORWARD_SECONDS = 5.0
@@ -67,25 +69,30 @@ def run_node(
     settings.require_fitting(plan)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
-        node = Node(problem, plan, settings, clock)
+        node = (UnisonNode if plan.sampler.tunes_itself else Node)(problem, plan, settings, clock)
         node.stop = stop or node.stop
         companion = NodeCompanion(node, connect or by_zenoh(settings))
         with served(settings.metrics, node), _telling_others(node, companion.connect):
             return live(
-                settings.run, "peers", node, companion, companion.finish, about={"on_loss": settings.on_loss},
+                settings.run, "peers", node, companion, companion.finish, about=_about(settings, plan),
                 progress=progress, checkpoint_seconds=settings.checkpoint_seconds, stop=node.stop,
             )  # fmt: skip
 
 
+def _about(settings: NodeSettings, plan: Plan) -> dict[str, Any]:
+    """What a node's run says of itself from its beginning; in unison draws do not say whose they are."""
+    return {"on_loss": settings.on_loss, **({"agent": settings.agent} if plan.sampler.tunes_itself else {})}
+
+
 @contextlib.contextmanager
-def _telling_others(node: Node, connect: Connect) -> Iterator[None]:
+def _telling_others(node: AnyNode, connect: Connect) -> Iterator[None]:
     """Tell the network if it cannot continue, for a reason of this node or one that it was told."""
     try:
         yield
     except Interrupted:
         if node.notice is None:
             raise
-    except (PlanError, ProblemError, DivergedError) as error:  # others need not wait for this agent
+    except (PlanError, ProblemError, DivergedError, SumError) as error:  # others need not wait for this agent
         node.stop_for(Notice(node.settings.agent, str(error)))
         node.spread(connect, _REFUSAL_SECONDS)
         raise
@@ -106,7 +113,7 @@ class NodeCompanion:
 
     resume_command = "consilience node FILE"
 
-    def __init__(self, node: Node, connect: Connect) -> None:
+    def __init__(self, node: AnyNode, connect: Connect) -> None:
         self._node, self.connect = node, connect
         self._kept_step = 0
         self._run: RunDirectory | None = None
@@ -116,7 +123,7 @@ class NodeCompanion:
         """Join the network; at the end serve neighbours that are not done."""
         node, was_done = self._node, run.complete
         self._run, self._kept_step = run, step
-        if node.plan.num_steps > step > 0 or was_done:
+        if step > 0 or was_done:
             _load_outbox(run.path, node, step)
         restarts = run.status.get("restarts")
         run.update_status(restarts=0 if restarts is None else restarts + 1)
@@ -140,16 +147,16 @@ class NodeCompanion:
             return
         place = _outbox_file(self._run.path, step)
         place.parent.mkdir(exist_ok=True)
-        outbox = self._node.rounds.outbox
-        outbox.save(place, range(self._kept_step, step), write_bytes)
+        self._node.save_kept(place, self._kept_step, step, write_bytes)
         for old, path in _outbox_files(self._run.path).items():
-            if old <= outbox.oldest:
+            if old <= self._node.oldest_kept:
                 path.unlink()
 
     def after_checkpoint(self, step: int) -> None:
         """Neighbours may forget what came before the last checkpoint but one."""
         if step > self._kept_step:
-            self._node.rounds.durable, self._kept_step = self._kept_step, step
+            self._node.will_not_fall_behind(self._kept_step)
+            self._kept_step = step
 
     def finish(self, run: RunDirectory) -> None:
         """The node's own summary: its agent's draws, what they predict, and how the network treated it."""
@@ -159,7 +166,7 @@ class NodeCompanion:
             return {
                 "agent": node.settings.agent,
                 "rounds_per_second": run.status.get("timing", {}).get("steps_per_second"),
-                "messages": {name: node.wire.counts[name] for name in ("sent", "received", "rejected")},
+                "messages": node.status()["messages"],
                 "restarts": run.status.get("restarts", 0),
                 "participation": participation(run),
             }
@@ -201,14 +208,14 @@ def _outbox_files(run: Path) -> dict[int, Path]:
     return {int(path.stem): path for path in (run / "outbox").glob("*.npz")}
 
 
-def _load_outbox(run: Path, node: Node, step: int) -> None:
+def _load_outbox(run: Path, node: AnyNode, step: int) -> None:
     """Take up the messages that were kept up to a checkpoint, or to the end; later ones will be computed again."""
     for last, path in sorted(_outbox_files(run).items()):
         if last > step:
             path.unlink()
             continue
         try:
-            node.rounds.outbox.load(path)
+            node.load_kept(path)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise RunError(
                 f"the messages in {path} cannot be read ({error}), and a neighbour may need them: restore the file, "

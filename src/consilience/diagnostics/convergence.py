@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -37,28 +37,47 @@ def convergence(draws: np.ndarray) -> Convergence:
     chains, agents, length, size = draws.shape
     draws = np.asarray(draws[:, :, :: max(1, length // _MOST_DRAWS)], float)
     average = draws.mean(1)
-    agents_as_chains = [_rhat(draws[c]) for c in range(chains)] if agents > 1 else [np.ones(size)]
+    agents_as_chains = [rhat(draws[c]) for c in range(chains)] if agents > 1 else [np.ones(size)]
     return Convergence(
-        rhat_chains=np.stack([_rhat(draws[:, i]) for i in range(agents)]),
+        rhat_chains=np.stack([rhat(draws[:, i]) for i in range(agents)]),
         rhat_agents=np.max(agents_as_chains, axis=0),
-        rhat_average=_rhat(average),
-        ess_agents=np.stack([_ess(draws[:, i]) for i in range(agents)]),
-        ess_average=_ess(average),
+        rhat_average=rhat(average),
+        ess_agents=np.stack([effective_draws(draws[:, i]) for i in range(agents)]),
+        ess_average=effective_draws(average),
     )
 
 
-def _rhat(draws: np.ndarray) -> np.ndarray:
+def rhat(draws: np.ndarray) -> np.ndarray:
+    """R-hat across chains, `(size,)`, of draws `(chains, draws, size)`; a single chain is split in two halves."""
     if len(draws) == 1:  # ArviZ wants two chains
         half = draws.shape[1] // 2
         draws = np.stack([draws[0, :half], draws[0, half : 2 * half]])
     return _by_arviz("rhat", draws)
 
 
-def _ess(draws: np.ndarray) -> np.ndarray:
-    return _by_arviz("ess", draws)
+def effective_draws(draws: np.ndarray, where: Literal["bulk", "tail"] = "bulk") -> np.ndarray:
+    """Effective sample size, `(size,)`, of draws `(chains, draws, size)`, all chains together."""
+    return _by_arviz("ess", draws, method=where)
 
 
-def _by_arviz(statistic: str, draws: np.ndarray) -> np.ndarray:
+def mean_error(draws: np.ndarray) -> np.ndarray:
+    """The Monte Carlo standard error of the mean, `(size,)`, of draws `(chains, draws, size)`."""
+    return _by_arviz("mcse", draws)
+
+
+def bfmi(energy: np.ndarray) -> np.ndarray:
+    """The Bayesian fraction of missing information of each chain, from energies `(chains, draws)`.
+
+    >>> bfmi(np.array([[0.0, 2.0, 0.0, 2.0]])).round(2).tolist()
+    [3.0]
+    """
+    spread = energy.var(1)
+    return np.where(
+        spread > 0, (np.diff(energy, axis=1) ** 2).sum(1) / energy.shape[1] / np.maximum(spread, 1e-300), 1
+    )
+
+
+def _by_arviz(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
     """Apply an ArviZ statistic to `(chains, draws, size)`; too few draws give NaN."""
     if draws.shape[1] < 4:
         return np.full(draws.shape[-1], np.nan)
@@ -66,4 +85,5 @@ def _by_arviz(statistic: str, draws: np.ndarray) -> np.ndarray:
         warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major version on import
         import arviz
     function: Any = getattr(arviz, statistic)
-    return np.array([float(function(draws[..., column])) for column in range(draws.shape[-1])])
+    columns = [draws[..., column] for column in range(draws.shape[-1])]
+    return np.array([np.nan if np.isnan(one).any() else float(function(one, **options)) for one in columns])

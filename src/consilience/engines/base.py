@@ -30,7 +30,8 @@ class Segment(NamedTuple):
     last_step: int
     """How many steps are complete after the segment."""
     draws: np.ndarray
-    """`(draws, chains, agents, size)` positions of the draws completed in the segment."""
+    """`(draws, chains, agents, size)` positions of the draws completed in the segment; in unison `(draws, chains, …)`
+    what the replica holds. `Stepper.by_variable` reads them."""
     first_draw: int
     """The number of the first of the draws."""
     metric_steps: np.ndarray
@@ -110,8 +111,8 @@ class PlainForm:
     like: Any
 
     def content(self, state: Any) -> list[np.ndarray]:
-        """All arrays."""
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        """All arrays that hold something."""
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(state) if leaf.size]
 
     def note(self, state: Any) -> dict[str, Any]:
         """Their digest."""
@@ -119,13 +120,17 @@ class PlainForm:
 
     def example(self, note: dict[str, Any]) -> list[np.ndarray]:
         """Of the state's shapes."""
-        return [np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like)]
+        return [np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like) if leaf.size]
 
     def restored(self, arrays: list[Any], note: dict[str, Any]) -> Any:
-        """The arrays in the state's structure."""
+        """The arrays, and the empty ones, in the state's structure."""
         if _digest([np.asarray(one) for one in arrays]) != note["digest"]:
             raise CheckpointError("its content does not match its digest")
-        return jax.tree.unflatten(jax.tree.structure(self.like), arrays)
+        found = iter(arrays)
+        leaves = [
+            next(found) if leaf.size else np.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.like)
+        ]
+        return jax.tree.unflatten(jax.tree.structure(self.like), leaves)
 
 
 def _digest(arrays: list[np.ndarray]) -> str:
@@ -149,6 +154,8 @@ class Storage(NamedTuple):
     """What is measured over time."""
     metric_times: int
     """How often, at most."""
+    without_agents: frozenset[str] = frozenset()
+    """Variables that are the same at all agents, and stored once."""
     presence: bool = False
     """Whether every draw says whose data counted; then an agent may have been absent, and its draws be missing."""
 
@@ -174,8 +181,8 @@ class Stepper(Protocol):
     def data_digest(self) -> str:
         """Of all data that the team holds."""
 
-    def largest_curvature(self) -> float:
-        """`max_i λ_max(∇²U_i)` over all agents of the team, where they start."""
+    def largest_curvature(self) -> float | None:
+        """`max_i λ_max(∇²U_i)` over all agents of the team, where they start; `None` if nobody needs it."""
 
     def initial_state(self) -> Any:
         """The state before the first step."""
@@ -186,11 +193,38 @@ class Stepper(Protocol):
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
         """Make `num_steps` steps (at most `max_steps`) from `first_step`."""
 
+    def by_variable(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """A segment's draws by name, on the constrained scale, in the dimensions in which they are stored."""
+
+    def agree_to_stop(self, satisfied: bool) -> bool:
+        """Whether all agents say that their draws suffice; asked at the same draws everywhere."""
+
+    def found(self, state: Any) -> dict[str, Any]:
+        """What a sampler that tunes itself has found; nothing for others."""
+
     def is_finite(self, state: Any) -> bool:
         """Whether all positions of the team's agents are finite."""
 
     def find_diverged(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """`(step, chain, agent)` of the first position within the segment that is not finite, if there is one."""
+
+
+class Gossiping:
+    """What all steppers have in common whose agents each walk a chain of their own with given step sizes."""
+
+    parameters: Parameters
+
+    def by_variable(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """`(draws, chains, agents, size)` as variables `(chains, agents, draws, …)`."""
+        return self.parameters.variables(np.moveaxis(draws, 0, 2), agent_axis=1)
+
+    def agree_to_stop(self, satisfied: bool) -> bool:
+        """The number of steps is given."""
+        return False
+
+    def found(self, state: Any) -> dict[str, Any]:
+        """Nothing was sought."""
+        return {}
 
 
 def leaves_are_finite(state: Any) -> bool:

@@ -91,7 +91,9 @@ class Local:
     disagreement: Callable[[Any], Any]
     """From the messages of the agents here, `(chains, agents, …)`, to their disagreement."""
     consensus_error: Callable[[jax.Array], jax.Array]
-    """From positions to the consensus error of every chain here."""
+    """From the shared part of positions to the consensus error of every chain here."""
+    private_start: int | None = None
+    """Where in a vector private parameters begin, if there are some."""
 
 
 def run_segment(
@@ -102,10 +104,13 @@ def run_segment(
     draws = jnp.zeros((sizes.slots + 1, *shape), dtype)  # the last slot takes what is not stored
     consensus = jnp.zeros((sizes.blocks, shape[0]), dtype)
 
+    def numbers_of(k: Any) -> Any:
+        return coefficients_of(plan.gossip, plan.num_agents, dtype, k, local.private_start)
+
     def some_steps(first: Any, count: Any, carry: Any) -> Any:
         """At most `prepared_steps` steps."""
         steps = first + jnp.arange(part, dtype=jnp.int32)
-        numbers = jax.vmap(partial(coefficients_of, plan.sampler, plan.num_agents, dtype))(steps)
+        numbers = jax.vmap(numbers_of)(steps)
         noise = local.noise(steps)
         rows = jax.vmap(local.chosen_rows)(steps)
         numbered = plan.draw_at(steps)
@@ -116,8 +121,8 @@ def run_segment(
             own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
             now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
             gradients = partial(local.gradients, rows=chosen)
-            state = one_step(plan.sampler, state, now, own, gradients, local.disagreement)
-            return state, jax.lax.dynamic_update_index_in_dim(draws, each(plan.sampler.position)(state), slots[j], 0)
+            state = one_step(plan.gossip, state, now, own, gradients, local.disagreement, local.private_start)
+            return state, jax.lax.dynamic_update_index_in_dim(draws, each(plan.gossip.position)(state), slots[j], 0)
 
         return jax.lax.fori_loop(0, count, step, carry)
 
@@ -134,7 +139,7 @@ def run_segment(
                 lambda p, c: some_steps(first + p * part, jnp.minimum(part, here - p * part), c),
                 (state, draws),
             )
-        error = local.consensus_error(each(plan.sampler.position)(state))
+        error = local.consensus_error(each(plan.gossip.position)(state)[..., : local.private_start])
         return state, draws, jax.lax.dynamic_update_index_in_dim(consensus, error, b, 0)
 
     blocks = (num_steps + sizes.block_steps - 1) // sizes.block_steps

@@ -20,9 +20,11 @@ import numpy as np
 
 from consilience.engines.base import (
     Alone,
+    Gossiping,
     PlainForm,
     Segment,
     StateForm,
+    Stepper,
     Storage,
     Team,
     first_bad_step,
@@ -38,6 +40,8 @@ from consilience.engines.program import (
     segment_of,
     sizes_of,
 )
+from consilience.engines.unison import OneProcess, Replicas
+from consilience.graphs.spanning import centre
 from consilience.kernel.consensus import consensus_error
 from consilience.kernel.curvature import largest_curvature
 from consilience.kernel.gradients import network_gradients
@@ -54,7 +58,7 @@ _MOST_GROUPS = 4
 _CHAINS_OF_A_GROUP = 4  # at most, up to 16 chains: smaller groups leave vector units idle, larger ones leave cores so
 
 
-class Simulation:
+class Simulation(Gossiping):
     """Samples every agent of every chain in this process."""
 
     segment_seconds = 0.4
@@ -102,7 +106,7 @@ class Simulation:
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step."""
-        return each(self.plan.sampler.init)(self._start)
+        return each(self.plan.gossip.init)(self._start)
 
     def compile(self) -> None:
         """Compile the program for segments of any length, once for each size of a group of chains."""
@@ -153,7 +157,7 @@ class Simulation:
 
         def bad_after(steps: int) -> np.ndarray:
             reached = self.advance(state, first_step, steps)[0] if steps else state
-            positions = np.asarray(each(self.plan.sampler.position)(reached))
+            positions = np.asarray(each(self.plan.gossip.position)(reached))
             return ~np.isfinite(positions).all(-1)
 
         found = first_bad_step(bad_after, num_steps)
@@ -165,7 +169,7 @@ class Simulation:
     def _segment(
         self, state: Any, keys: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any
     ) -> tuple[Any, jax.Array, jax.Array]:
-        size = self.parameters.size
+        size, entries = self.parameters.size, self.parameters.entries
         shards, row_weights, scale = data
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
@@ -173,12 +177,25 @@ class Simulation:
             own = rows is not None or self._data.per_chain
             return self._gradients(positions, used, row_weights, scale, own)
 
+        def noise(steps: jax.Array) -> jax.Array:
+            numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype)
+            return numbers if entries is None else (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
+
         local = Local(
             shape=(*keys[Purpose.NOISE].shape, size),
-            noise=lambda steps: normals(keys[Purpose.NOISE], steps, size, self.dtype),
+            noise=noise,
             chosen_rows=partial(self._data.chosen_rows, keys[Purpose.BATCH]),
             gradients=gradients,
             disagreement=jax.vmap(self._disagreement),
             consensus_error=consensus_error,
+            private_start=self.parameters.private_start,
         )
         return run_segment(self.plan, self._sizes, self.dtype, local, state, first_step, num_steps, first_draw)
+
+
+def simulation(problem: Problem, plan: Plan) -> Stepper:
+    """The stepper of a plan's sampler."""
+    if not plan.sampler.tunes_itself:
+        return Simulation(problem, plan)
+    require_matching(problem, plan)
+    return Replicas(problem, plan, OneProcess(plan.num_agents), centre(plan.graph))

@@ -16,6 +16,7 @@ from consilience.problems import Problem
 from consilience.runs.directory import RunDirectory
 from consilience.runs.files import disk_errors, write_json
 from consilience.runs.summary import flat_draws, summarise
+from consilience.theory import require_dula
 
 log = logging.getLogger("consilience")
 ShowShare = Callable[[float], None]
@@ -50,13 +51,14 @@ def finish_run(
             experiment.analyse(run, problem, summary, show)
         run.update_status(analysed=analysed)
         write_json(run.path / "summary.json", {**summary, **extra(summary)})
-    if theory and problem is not None and whole:
+    if theory and problem is not None and whole and not run.plan.sampler.tunes_itself:
         write_run_theory(run, problem)
 
 
 def write_run_theory(run: RunDirectory, problem: Problem) -> None:
     """Hold a finished run against the theory; the run is complete whether or not there is an answer for it."""
     try:
+        require_dula(run.plan.sampler)
         draws, _ = flat_draws(run, np.arange(run.plan.num_agents))
         metrics = run.metrics
         sampled = Sampled(

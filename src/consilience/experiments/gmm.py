@@ -128,7 +128,7 @@ class GMM:
             "draws": _COMPARED, "cost": "Euclidean", "regularisation": REGULARISATION
         }  # fmt: skip
         summary["kl_floor"] = float(np.mean([kl_divergence(other, exact) for other in others]))
-        summary["posterior"] = {"mean": truth.mean.tolist(), "share_of_upper_mode": share}
+        summary["true_posterior"] = {"mean": truth.mean.tolist(), "share_of_upper_mode": share}
         summary["both_modes_found"] = all(
             min(row["share_of_upper_mode"], 1 - row["share_of_upper_mode"]) > 0.5 * min(share, 1 - share)
             for row in summary["agents"]

@@ -115,7 +115,8 @@ def _of_agents(function: Any, num_agents: int, agents: Sequence[int] | None) -> 
         if not isinstance(one, Problem) or len(one.shards) != 1:
             raise ProblemError("a function of the number of agents and an agent must return a Problem with one shard")
     size = None if agents is None else num_agents
-    return replace(made[0], shards=[one.shards[0] for one in made], network_size=size)
+    init = [one.inits[0] for one in made] if made[0].private else made[0].init  # they may differ in length
+    return replace(made[0], init=init, shards=[one.shards[0] for one in made], network_size=size)
 
 
 def _made(function: Any, num_agents: int, agent: int) -> Any:

@@ -27,6 +27,9 @@ def largest_curvature(
     all of it. `agents` are the numbers of those whose shards the problem has, if it has not all of them. `start` is
     where they start in the first chain, `(num_agents, size)`, if that is known already: to find it out is to compile
     one more program.
+
+    On private parameters a sampler's step has no factor `n`. There the curvature counts `n` times less: it is that of
+    `S ∇²U_i S` with `S = 1` on shared and `n^(−1/2)` on private entries, whose product with `n` is what a step sees.
     """
     with jax.enable_x64(dtype == "float64"):
         return _largest_curvature(
@@ -36,6 +39,11 @@ def largest_curvature(
 
 def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarray, start: jax.Array | None) -> float:
     parameters = Parameters.of(problem, dtype)
+    if parameters.groups:
+        return max(
+            _largest_curvature(problem.of_agents(places), seed, dtype, agents[list(places)], None)
+            for places, _ in parameters.groups
+        )
     if start is None:
         keys = agent_keys(seed, Purpose.INIT, np.arange(1), agents)
         start = initial_positions(problem, parameters, keys, dtype)[0]
@@ -45,10 +53,14 @@ def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarr
     weights = jnp.asarray(np.arange(rows) < used[:, None], dtype)
     data = jax.tree.map(lambda leaf: leaf[:, :rows], problem.stacked_shards(dtype))
     gradient = local_gradient(problem, parameters)
+    is_shared = np.arange(parameters.size) < parameters.num_shared
+    counted = jnp.asarray(np.where(is_shared, 1.0, problem.prior_share**0.5), dtype)
 
     def one_agent(w: jax.Array, shard: Any, weights: jax.Array, scale: jax.Array) -> jax.Array:
         def hessian_times(v: jax.Array) -> jax.Array:
-            return jax.jvp(lambda w: gradient(w, shard, weights, scale), (w,), (v,))[1]
+            if not parameters.private:
+                return jax.jvp(lambda w: gradient(w, shard, weights, scale), (w,), (v,))[1]
+            return counted * jax.jvp(lambda w: gradient(w, shard, weights, scale), (w,), (counted * v,))[1]
 
         def iterate(_: int, v: jax.Array) -> jax.Array:
             product = hessian_times(v)

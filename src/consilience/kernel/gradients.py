@@ -6,6 +6,8 @@ How they are computed depends on the size of the model, never on timing:
 - *some*: mapped over agents and chains side by side (`vmap`);
 - *many*: one agent after the other, a few rows at a time. The gradient of a sum over rows is the sum of gradients, so
   what a few rows need stays in cache, and memory does not grow with the minibatch.
+
+Agents whose private parameters differ in length are evaluated in groups of equal shapes: a model never sees filling.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from consilience.kernel.parameters import Parameters, potential
+from consilience.kernel.grouping import by_group
+from consilience.kernel.parameters import Parameters, log_densities, potential
 from consilience.problems import Problem
 
 _FEW_PARAMETERS = 8
@@ -25,6 +28,7 @@ _ROWS_AT_ONCE = 32
 
 Gradient = Callable[[jax.Array, Any, jax.Array | None, Any], jax.Array]
 NetworkGradients = Callable[[jax.Array, Any, jax.Array | None, jax.Array, bool], jax.Array]
+NetworkPotentials = Callable[[jax.Array, Any, jax.Array | None, jax.Array, bool], tuple[jax.Array, jax.Array]]
 
 
 def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
@@ -64,10 +68,16 @@ def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
             total, _ = jax.lax.scan(add, total, jax.tree.map(split, given))
         if used < count:
             total = total + likelihood(w, *jax.tree.map(lambda leaf: leaf[used:], given))
-        prior = jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))(w)
-        return -scale * total - problem.prior_share * prior
+        return -scale * total - _beside_rows(problem, parameters, lambda gradient: gradient(w))
 
     return in_parts
+
+
+def _beside_rows(problem: Problem, parameters: Parameters, at: Callable[[Any], jax.Array]) -> jax.Array:
+    """The gradient of what an agent's log-posterior has besides its rows; `at` evaluates it where it is wanted."""
+    if parameters.is_plain:
+        return problem.prior_share * at(jax.grad(lambda w: problem.log_prior(parameters.unravel(w))))
+    return at(jax.grad(lambda w: log_densities(problem, parameters, w)))
 
 
 def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradients:
@@ -81,19 +91,18 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
     CPU, mixture: 2 to 5 times faster for many chains or agents, no slower for one). With many parameters it would
     cost memory for nothing.
     """
+    if parameters.groups:
+        return by_group(problem, parameters, network_gradients)
     one_agent = local_gradient(problem, parameters)
     if parameters.size > MANY_PARAMETERS:
         return one_after_the_other(one_agent)
     if parameters.size > _FEW_PARAMETERS:
-        one_chain = jax.vmap(one_agent)
-        shared = jax.vmap(one_chain, in_axes=(0, None, None, None))
-        own = jax.vmap(one_chain, in_axes=(0, 0, None, None))
-        return lambda w, rows, weights, scale, rows_per_chain: (own if rows_per_chain else shared)(
-            w, rows, weights, scale
-        )
+        return _side_by_side(one_agent)
 
     def one_row(w: jax.Array, row: Any) -> Any:
         single = jax.tree.map(lambda leaf: leaf[None], row)
+        if not parameters.is_plain:
+            return jax.grad(lambda w: problem.log_likelihood(parameters.unravel(w), single)[0])(w)
         return jax.grad(lambda tree: problem.log_likelihood(tree, single)[0])(parameters.unravel(w))
 
     def all_rows(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> jax.Array:
@@ -115,17 +124,57 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
             return jnp.moveaxis(by_row, 2, -1) @ ones
 
         likelihood = jnp.concatenate([total(leaf) for leaf in jax.tree.leaves(each)], -1)
-        prior = jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))
-        return -scale[:, None] * likelihood - problem.prior_share * jax.vmap(jax.vmap(prior))(w)
+        beside = _beside_rows(problem, parameters, lambda gradient: jax.vmap(jax.vmap(gradient))(w))
+        return -scale[:, None] * likelihood - beside
 
     return all_rows
 
 
-def one_after_the_other(one_agent: Gradient) -> NetworkGradients:
-    """The gradients of all chains and agents from that of one, in turn: what one needs is needed once."""
+def local_potential(problem: Problem, parameters: Parameters) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """The function `(w, rows, row_weights, scale) -> (U_i(w), ∇U_i(w))`, with the arguments of `local_gradient`."""
 
-    def all_agents(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> jax.Array:
-        def one_chain(positions: jax.Array, rows: Any) -> jax.Array:
+    def whole(w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any) -> tuple[jax.Array, jax.Array]:
+        return jax.value_and_grad(lambda w: potential(problem, parameters, w, rows, row_weights, scale))(w)
+
+    if parameters.size <= MANY_PARAMETERS:
+        return whole
+    gradient = local_gradient(problem, parameters)
+
+    def apart(w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any) -> tuple[jax.Array, jax.Array]:
+        """The value costs a forward pass of its own, without the memory that a gradient of all rows needs."""
+        value = potential(problem, parameters, w, rows, row_weights, scale)
+        return value, gradient(w, rows, row_weights, scale)
+
+    return apart
+
+
+def network_potentials(problem: Problem, parameters: Parameters) -> NetworkPotentials:
+    """Values `(chains, agents)` and gradients `(chains, agents, size)` of all potentials, as `network_gradients`.
+
+    The value is all of `U_i`, up to a constant of the model: rows, private parameters, the share of the prior, and
+    Jacobians.
+    """
+    if parameters.groups:
+        return by_group(problem, parameters, network_potentials)
+    one_agent = local_potential(problem, parameters)
+    return one_after_the_other(one_agent) if parameters.size > MANY_PARAMETERS else _side_by_side(one_agent)
+
+
+def _side_by_side(one_agent: Any) -> Any:
+    """What one agent's function gives for all chains and agents, mapped over them."""
+    one_chain = jax.vmap(one_agent)
+    shared = jax.vmap(one_chain, in_axes=(0, None, None, None))
+    own = jax.vmap(one_chain, in_axes=(0, 0, None, None))
+    return lambda w, rows, weights, scale, rows_per_chain: (own if rows_per_chain else shared)(
+        w, rows, weights, scale
+    )
+
+
+def one_after_the_other(one_agent: Any) -> Any:
+    """What one agent's function gives for all chains and agents, in turn: what one needs is needed once."""
+
+    def all_agents(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> Any:
+        def one_chain(positions: jax.Array, rows: Any) -> Any:
             return jax.lax.map(lambda own: one_agent(*own), (positions, rows, weights, scale))
 
         if rows_per_chain:

@@ -29,12 +29,22 @@ def require_usable(
         data: the stacked shards.
         agents: the numbers of the agents, if they are not all of the network.
     """
-    rows = int(problem.shard_sizes.max())
+    agents = range(problem.num_agents) if agents is None else agents
+    for places, own in parameters.groups:
+        chosen = np.array(places)
+        some = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], data)
+        numbers = [agents[place] for place in places]
+        require_usable(problem.of_agents(places), own, start[chosen, : own.size], some, numbers)
+    if parameters.groups:
+        return
+    rows = int(jax.tree.leaves(data)[0].shape[1])
     tree = parameters.unravel(start[0])
     shard = jax.tree.map(lambda leaf: leaf[0], data)
     try:
         each = jax.eval_shape(problem.log_likelihood, tree, shard)
-        prior = jax.eval_shape(problem.log_prior, tree)
+        priors = {"log_prior": jax.eval_shape(problem.log_prior, tree)}
+        if problem.log_private is not None:
+            priors["log_private"] = jax.eval_shape(problem.log_private, tree)
     except Exception as error:
         raise ProblemError(
             f"the model cannot be evaluated at the initial parameters: {type(error).__name__}: "
@@ -53,27 +63,45 @@ def require_usable(
         )
     if not np.issubdtype(each.dtype, np.floating):
         raise ProblemError(f"log_likelihood returned dtype {each.dtype}, expected floating-point numbers")
-    if getattr(prior, "shape", None) != ():
-        raise ProblemError(
-            f"log_prior returned shape {getattr(prior, 'shape', type(prior).__name__)}, expected a scalar: "
-            "sum over all parameters"
-        )
-    _require_finite_start(problem, parameters, start, data, range(problem.num_agents) if agents is None else agents)
+    for name, prior in priors.items():
+        if getattr(prior, "shape", None) != ():
+            raise ProblemError(
+                f"{name} returned shape {getattr(prior, 'shape', type(prior).__name__)}, expected a scalar: "
+                "sum over all parameters"
+            )
+    if parameters.private:
+        _require_shared_prior(problem, parameters, start[0])
+    _require_finite_start(problem, parameters, start, data, agents)
+
+
+def _require_shared_prior(problem: Problem, parameters: Parameters, start: jax.Array) -> None:
+    """Check that the prior, of which every agent counts a share, is about shared parameters alone."""
+    somewhere = start + 0.1 * jax.random.normal(jax.random.key(0), start.shape, start.dtype)
+    slopes = np.asarray(jax.grad(lambda w: problem.log_prior(parameters.unravel(w)))(somewhere))
+    for part in parameters.parts:
+        if part.private and slopes[part.start : part.stop].any():
+            raise ProblemError(
+                f"log_prior depends on the private parameter {part.name!r}, but only a share of it counts at each "
+                "agent: move what it says about that parameter to log_private"
+            )
 
 
 def _require_finite_start(
     problem: Problem, parameters: Parameters, start: jax.Array, data: Any, agents: Sequence[int]
 ) -> None:
-    count = int(problem.shard_sizes.max())
+    count = int(jax.tree.leaves(data)[0].shape[1])
     parts = np.resize(np.arange(count), (-(-count // _ROWS_AT_ONCE), min(count, _ROWS_AT_ONCE)))
 
-    def one_agent(w: jax.Array, rows: Any) -> tuple[jax.Array, jax.Array]:
+    def one_agent(w: jax.Array, rows: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
         tree = parameters.unravel(w)
 
         def some(chosen: jax.Array) -> jax.Array:
             return problem.log_likelihood(tree, jax.tree.map(lambda leaf: leaf[chosen], rows))
 
-        return jax.lax.map(some, jnp.asarray(parts)).reshape(-1)[:count], problem.log_prior(tree)
+        priors = {"log_prior": problem.log_prior(tree)}
+        if problem.log_private is not None:
+            priors["log_private"] = problem.log_private(tree)
+        return jax.lax.map(some, jnp.asarray(parts)).reshape(-1)[:count], priors
 
     def gradient_is_finite(w: jax.Array, rows: Any) -> jax.Array:
         some = jax.tree.map(lambda leaf: leaf[:_CHECKED_ROWS], rows)
@@ -83,7 +111,7 @@ def _require_finite_start(
         """One agent after the other: all at once could need the memory of a full-batch gradient of them all."""
         return jax.jit(lambda *arrays: jax.lax.map(lambda own: function(*own), arrays))(start, data)
 
-    each, prior = by_agent(one_agent)
+    each, priors = by_agent(one_agent)
     for place, values in enumerate(np.asarray(each)):
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
@@ -92,12 +120,13 @@ def _require_finite_start(
                 f"{bad[0] % problem.shard_sizes[place]}: check that row for missing values, or start where "
                 "every row has a positive likelihood"
             )
-    if not np.isfinite(np.asarray(prior)).all():
-        place = int(np.flatnonzero(~np.isfinite(np.asarray(prior)))[0])
-        raise ProblemError(
-            f"log_prior is {np.asarray(prior)[place]} at the start of agent {agents[place]}: let init return a point "
-            "inside the prior's support"
-        )
+    for name, prior in priors.items():
+        bad = np.flatnonzero(~np.isfinite(np.asarray(prior)))
+        if bad.size:
+            raise ProblemError(
+                f"{name} is {np.asarray(prior)[bad[0]]} at the start of agent {agents[bad[0]]}: let init return a "
+                "point inside the prior's support"
+            )
     finite = np.asarray(by_agent(gradient_is_finite))
     if not finite.all():
         agent = agents[int(np.argmin(finite))]

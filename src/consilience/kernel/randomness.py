@@ -28,6 +28,8 @@ class Purpose(enum.IntEnum):
     INIT = 0
     NOISE = 1
     BATCH = 2
+    MOVE = 3
+    """The moves of samplers in unison; no agent is in their keys."""
 
 
 def agent_keys(seed: int, purpose: Purpose, chains: Any, agents: Any) -> jax.Array:
@@ -36,6 +38,14 @@ def agent_keys(seed: int, purpose: Purpose, chains: Any, agents: Any) -> jax.Arr
     per_chain = jax.vmap(lambda c: jax.random.fold_in(root, c))(jnp.asarray(chains, jnp.uint32))
     agents = jnp.asarray(agents, jnp.uint32)
     return jax.vmap(lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(agents))(per_chain)
+
+
+def chain_keys(seed: int, purpose: Purpose, num_chains: int, step: Any) -> tuple[jax.Array, jax.Array]:
+    """Keys of the chains in a step, `(chains,)`, and one that they share; the same at every agent."""
+    root = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), int(purpose))
+    chains = jnp.arange(num_chains + 1, dtype=jnp.uint32)
+    keys = jax.vmap(lambda chain: at_step(jax.random.fold_in(root, chain), step))(chains)
+    return keys[:-1], keys[-1]
 
 
 def at_step(key: jax.Array, step: Any) -> jax.Array:

@@ -178,7 +178,7 @@ def run_pilot(potentials: Potentials, plan: Plan) -> Pilot:
             while step < k:
                 count = min(int(k) - step, engine.max_steps)
                 state, step = engine.advance(state, step, count)[0], step + count
-            positions.append(np.asarray(jax.vmap(jax.vmap(plan.sampler.position))(state), float))
+            positions.append(np.asarray(jax.vmap(jax.vmap(plan.gossip.position))(state), float))
     where = np.stack(positions)
     averages = where[1:].mean(2)
     return Pilot(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from consilience.errors import UnstableError
 from consilience.plans import Plan
-from consilience.samplers import Finding
+from consilience.samplers import Finding, Unison
 
 if TYPE_CHECKING:
     from consilience.problems import Problem
@@ -24,11 +24,27 @@ def check(plan: Plan, problem: Problem | None = None, curvature: float | None = 
     >>> [finding.topic for finding in check(plan) if finding.level == "error"]
     ['consensus step']
     """
-    if curvature is None and problem is not None:
+    if curvature is None and problem is not None and not plan.sampler.tunes_itself:
         from consilience.kernel.curvature import largest_curvature
 
         curvature = largest_curvature(problem, plan.seed, plan.dtype)
-    return [_graph(plan), *plan.sampler.findings(plan.graph, plan.num_steps, curvature), *_temperature(plan)]
+    found = [_graph(plan), *plan.sampler.findings(plan.graph, plan.num_steps, curvature), *_temperature(plan)]
+    return [*found, *_private(plan, problem)] if problem is not None else found
+
+
+def revealed(plan: Plan) -> list[Finding]:
+    """What nodes would learn of each other's data from sums over the network, if the sampler makes them."""
+    if not plan.sampler.tunes_itself or plan.num_agents == 1:
+        return []
+    if plan.num_agents == 2:
+        message = "of two agents each can take its own part from a sum, and has the other's: nothing hides it"
+        return [Finding("warning", "masks", message, "a third agent")]
+    if plan.masked is False:
+        message = "without masks a node sees the gradients of agents whose parts of a sum pass through it"
+        return [Finding("warning", "masks", message, "leave out masked = false (--unmasked)")]
+    return [
+        Finding("ok", "masks", "between nodes, an agent's part of a sum is hidden; the sum itself is known to all")
+    ]
 
 
 def counted(num_agents: int) -> str:
@@ -55,6 +71,14 @@ def _graph(plan: Plan) -> Finding:
             else ""
         ),
     )
+
+
+def _private(plan: Plan, problem: Problem) -> list[Finding]:
+    """A sampler in unison may not take private parameters."""
+    if not problem.private or not isinstance(plan.sampler, Unison) or plan.sampler.takes_private:
+        return []
+    names = ", ".join(problem.private)
+    return [Finding("error", "private parameters", f"{plan.sampler.kind} does not take any ({names})", "take hmc")]
 
 
 def _temperature(plan: Plan) -> list[Finding]:

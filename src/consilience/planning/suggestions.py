@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from consilience.errors import ConditionError, ProblemError
+from consilience.errors import ConditionError, PlanError, ProblemError
 from consilience.graphs import Graph
 from consilience.kernel.curvature import largest_curvature
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Landscape
+from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Gossip, Landscape
 from consilience.theory import Analysis, Potentials, analyse, proven_reasons, proven_sampler, require_dula
 
 
@@ -59,13 +59,15 @@ def suggest(
     >>> found.practical.plan.sampler.step_size.start > found.proven.plan.sampler.step_size.scale
     True
     """
+    kind = SAMPLERS[sampler or (base.sampler.kind if base is not None else DEFAULT_SAMPLER)]
+    if not issubclass(kind, Gossip):
+        raise PlanError(f"the sampler {kind.model_fields['kind'].default} finds its numbers itself: just run it")
     why_not = ""
     try:
         analysis = analysis or analyse(Potentials(problem), graph)
         landscape = _known(analysis)
     except ProblemError as error:
         landscape, why_not = _estimated(problem, graph, base), str(error)
-    kind = SAMPLERS[sampler or (base.sampler.kind if base is not None else DEFAULT_SAMPLER)]
     temperature = base.sampler.temperature if base is not None else 1.0
     chosen = kind.suggest(landscape, graph, num_steps, temperature)
     plan = (

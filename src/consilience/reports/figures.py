@@ -60,7 +60,7 @@ def posterior_panels(
     x, y = reference[names[0]].to_numpy(), reference[names[1]].to_numpy()
     levels = _mass_levels(density, (0.95, 0.8, 0.5, 0.2))
     columns = min(4, len(panels))
-    figure, axes = _grid(len(panels), columns, (2.7, 2.6))
+    figure, axes = small_axes(len(panels), columns, (2.7, 2.6))
     for place, (axis, (title, draws)) in enumerate(zip(axes, panels.items(), strict=False)):
         axis.set_facecolor("#000004")  # where the colour map begins
         if place == 0:
@@ -72,11 +72,11 @@ def posterior_panels(
         axis.set(xlim=shown[0], ylim=shown[1])
         axis.set_title(title, weight="bold" if place == 0 else "normal")
         if place % columns == 0:
-            axis.set_ylabel(_pretty(names[1]))
+            axis.set_ylabel(pretty(names[1]))
         else:
             axis.set_yticklabels([])
         if place + columns >= len(panels):  # nothing stands below
-            axis.set_xlabel(_pretty(names[0]))
+            axis.set_xlabel(pretty(names[0]))
         else:
             axis.set_xticklabels([])
     return figure
@@ -146,7 +146,7 @@ def traces(run: RunDirectory) -> Figure:
                 line = draws[0, i, chosen, column]
                 label = f"agent {numbers[agent]}"
                 axis.plot(steps, line, color=COLOURS[i % len(COLOURS)], linewidth=0.5, alpha=0.7, label=label)
-            axis.set_ylabel(_pretty(name))
+            axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("step")
         figure.set_layout_engine("tight")
@@ -158,18 +158,21 @@ def marginals(run: RunDirectory) -> Figure:
     agents = evenly(run.draws.sizes["agent"], 8)
     draws, names = flat_draws(run, agents, 8)
     weights = run.draw_weights
-    figure, axes = _grid(len(names), min(4, len(names)), (2.6, 2.0))
+    figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]
-        low, high = np.quantile(values, (0.001, 0.999))
+        low, high = np.nanquantile(values, (0.001, 0.999))  # agents may have fewer private parameters than others
         edges = np.linspace(low, high, 61)
         if not edges[-1] > edges[0]:
             edges = edges[0] + np.linspace(-0.5, 0.5, 61)
         for i in range(len(agents)):
-            flat = values[:, i].ravel()
-            height, _ = np.histogram(flat, edges, weights=np.tile(weights, len(values)), density=True)
+            flat, each = values[:, i].ravel(), np.tile(weights, len(values))
+            there = ~np.isnan(flat)
+            if not there.any():
+                continue
+            height, _ = np.histogram(flat[there], edges, weights=each[there], density=True)
             axis.stairs(height, edges, color=COLOURS[i % len(COLOURS)], linewidth=1.1, alpha=0.8)
-        axis.set_title(_pretty(name))
+        axis.set_title(pretty(name))
         axis.set_yticks([])
     return figure
 
@@ -201,7 +204,7 @@ def network(run: RunDirectory) -> Figure:
     return figure
 
 
-def _grid(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
+def small_axes(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
     """A figure with so many panels, the unused places left empty."""
     lines = -(-count // columns)
     with styled((size[0] * columns, size[1] * lines)) as figure:
@@ -234,7 +237,7 @@ def _binned(steps: np.ndarray, values: np.ndarray, bins: int = 60) -> tuple[np.n
     return centres, np.array([values[which == b].mean() for b in used])
 
 
-def _pretty(name: str) -> str:
+def pretty(name: str) -> str:
     """`theta_1` as θ with its index."""
     head, _, index = name.rpartition("_")
     greek = {"theta": "θ", "alpha": "α", "beta": "β", "mu": "μ", "sigma": "σ"}

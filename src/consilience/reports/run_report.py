@@ -10,6 +10,7 @@ from consilience.reports import figures, tables
 from consilience.reports.page import Section, render_page
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
+from consilience.reports.unison_report import unison_sections
 from consilience.runs import RunDirectory
 from consilience.runs.files import read_json
 
@@ -29,15 +30,15 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         "agents": shown(plan.num_agents),
         "graph": plan.graph.name.replace("_", " "),
         "chains": shown(plan.num_chains),
-        "steps": shown(plan.num_steps),
-        "draws an agent": shown(summary["num_draws"]),
+        **({"sampler": summary["method"]} if plan.sampler.tunes_itself else {"steps": shown(plan.num_steps)}),
+        "draws of a chain" if plan.sampler.tunes_itself else "draws an agent": shown(summary["num_draws"]),
         "steps per second": shown(timing["steps_per_second"]),
         "sampling": f"{timing['sampling_seconds']:.1f} s",
         **{name.replace("_", " "): shown(summary[name]) for name in _AGREEMENT if name in summary},
     }
     sections = [
-        *first, *participation_section(run), *generic_sections(run, with_marginals=not first), *nodes_of(run),
-        *theory_of(run),
+        *first, *_verdict(summary, anything_else=bool(first)), *participation_section(run),
+        *generic_sections(run, with_marginals=not first), *nodes_of(run), *theory_of(run),
     ]  # fmt: skip
     title = run.status["problem_name"]
     subtitle = f"{plan.num_agents} agents, each with its own data, sample one posterior" if plan.num_agents > 1 else (
@@ -46,8 +47,23 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
     return render_page(run.path, title, subtitle, facts, sections, details(run))
 
 
+def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
+    """Whether the run has converged, in words."""
+    if "verdict" not in summary:  # of an older version
+        return []
+    cost = summary["rounds_per_effective_draw"]
+    text = summary["verdict"] + ("" if cost is None else f" One effective draw takes {cost:,.3g} rounds of messages.")
+    return [Section("Has it converged?" if anything_else else "Verdict", text)]
+
+
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
-    """What any run can show: marginals, agreement, mixing, the graph."""
+    """What any run can show: the posterior, agreement or chains, the graph."""
+    own = unison_sections if run.plan.sampler.tunes_itself else gossip_sections
+    return [*own(run, with_marginals), *_graph(run)]
+
+
+def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
+    """What runs show whose agents each walk a chain of their own: marginals, agreement, mixing."""
     sections, summary = [], run.summary
     if with_marginals:
         sections.append(
@@ -71,17 +87,21 @@ def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     if run.plan.num_agents > 1:
         text += f" R-hat across agents, which measures agreement and not convergence, is at most {shown(worst)}."
     sections.append(Section("Traces", text, {"traces": figures.traces(run)}))
-    if run.plan.num_agents > 1:
-        graph = summary["graph"]
-        sections.append(
-            Section(
-                "Who talks to whom",
-                f"{graph['num_edges']:,} edges; λ₂ = {graph['algebraic_connectivity']:.4g}, "
-                f"λ_max = {graph['largest_eigenvalue']:.4g}.",
-                {"network": figures.network(run)},
-            )
-        )
     return sections
+
+
+def _graph(run: RunDirectory) -> list[Section]:
+    if run.plan.num_agents == 1:
+        return []
+    graph = run.summary["graph"]
+    return [
+        Section(
+            "Who talks to whom",
+            f"{graph['num_edges']:,} edges; λ₂ = {graph['algebraic_connectivity']:.4g}, "
+            f"λ_max = {graph['largest_eigenvalue']:.4g}.",
+            {"network": figures.network(run)},
+        )
+    ]
 
 
 def _agreement_words(summary: Mapping[str, Any]) -> str:

@@ -136,7 +136,7 @@ class RunDirectory:
             group.require_whole()
             self._whole_draws = group.length
         found = _open(self.path / "draws.zarr", "posterior")
-        numbers = found["agent"].to_numpy()
+        numbers = found["agent"].to_numpy() if "agent" in found.dims else np.zeros(0)
         return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
 
     @property
@@ -163,20 +163,53 @@ class RunDirectory:
         return _open(self.path / "metrics.zarr")
 
     @property
-    def agents(self) -> list[xarray.Dataset]:
-        """Each agent's own draws, dimensions `(chain, draw, …)`."""
+    def agent_numbers(self) -> list[int]:
+        """The agents whose draws are here: all, or on a node its own."""
         draws = self.draws
+        if "agent" in draws.dims:
+            return draws["agent"].to_numpy().tolist()
+        own = self.status.get("agent")
+        return list(range(self.plan.num_agents)) if own is None else [own]
+
+    @property
+    def agents(self) -> list[xarray.Dataset]:
+        """Each agent's own draws, dimensions `(chain, draw, …)`; in unison, shared ones are everybody's."""
+        draws = self.draws
+        if "agent" not in draws.dims:
+            return [draws] * len(self.agent_numbers)
         return [draws.isel(agent=place) for place in range(draws.sizes["agent"])]
 
     def network_average(self) -> xarray.Dataset:
-        """The draws of `w̄`, the average over agents, dimensions `(chain, draw, …)`."""
-        return self.draws.mean("agent")
+        """The draws of `w̄`, the average over agents, dimensions `(chain, draw, …)`; private parameters have none."""
+        draws = self.draws
+        shared = draws.drop_vars(private_names(draws))
+        return shared.mean("agent") if any("agent" in one.dims for one in shared.data_vars.values()) else shared
 
     def to_arviz(self) -> arviz.InferenceData:
-        """The draws as ArviZ's InferenceData; `agent` is one more dimension of every variable."""
+        """The draws as ArviZ's InferenceData; `agent` is one more dimension of what agents have each for themselves.
+
+        Of a sampler that tunes itself, what was measured with each draw is in `sample_stats`.
+        """
         import arviz
 
-        return arviz.InferenceData(posterior=self.draws.load().transpose("chain", "draw", "agent", ...))
+        posterior = self.draws.load()
+        posterior = posterior.transpose("chain", "draw", *(one for one in ("agent",) if one in posterior.dims), ...)
+        if not self.plan.sampler.tunes_itself:
+            return arviz.InferenceData(posterior=posterior)
+        return arviz.InferenceData(posterior=posterior, sample_stats=self.sample_stats())
+
+    def sample_stats(self) -> xarray.Dataset:
+        """What was measured with each draw of a sampler that tunes itself: `(chain, draw)`, by ArviZ's names.
+
+        Those of the warm-up are in `metrics`.
+        """
+        measured = self.metrics.load()
+        measured = measured.isel(time=measured["step"].to_numpy() > self.plan.burn_in)
+        names = {"leapfrogs": "n_steps", "depth": "tree_depth"}
+        found = measured.reset_coords(drop=True).rename({"time": "draw", **names})
+        return found.assign(diverging=found["diverging"].astype(bool)).assign_coords(
+            draw=np.arange(found.sizes["draw"])
+        )
 
     def store_beside(
         self,
@@ -259,31 +292,40 @@ def require_free(path: Path) -> None:
 
 
 def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Storage) -> None:
-    lead = (plan.num_chains, len(storage.agents), plan.num_stored)
-    variables = {
-        name: Variable(
-            ("chain", "agent", "draw", *(f"{name}_dim_{axis}" for axis in range(len(shape)))),
-            (*lead, *shape),
+    lead = {"chain": plan.num_chains, "agent": len(storage.agents), "draw": plan.num_stored}
+
+    def variable(name: str, shape: tuple[int, ...]) -> Variable:
+        leading = [one for one in lead if one != "agent" or name not in storage.without_agents]
+        return Variable(
+            (*leading, *(f"{name}_dim_{axis}" for axis in range(len(shape)))),
+            (*(lead[one] for one in leading), *shape),
             plan.dtype,
             {"agent": storage.agents_per_file},
         )
-        for name, shape in zip(parameters.names, parameters.shapes, strict=True)
-    }
+
+    named = zip(parameters.names, parameters.shapes, strict=True)
+    variables = {name: variable(name, shape) for name, shape in named}
     variables["draw"] = Variable(("draw",), (plan.num_stored,), "int64")
     variables["step"] = Variable(("draw",), (plan.num_stored,), "int64")
     variables["weight"] = Variable(("draw",), (plan.num_stored,), "float64")
     if storage.presence:
         variables["participation"] = Variable(("draw", "member"), (plan.num_stored, plan.num_agents), "bool")
-    numbers = {
-        "chain": (("chain",), np.arange(plan.num_chains)),
-        "agent": (("agent",), np.array(storage.agents)),
-    }
-    note = {
+    numbers = {"chain": (("chain",), np.arange(plan.num_chains))}
+    if storage.without_agents != set(parameters.names):
+        numbers["agent"] = (("agent",), np.array(storage.agents))
+    note: dict[str, Any] = {
         "coordinates": "step weight participation" if storage.presence else "step weight",
         "inference_library": "consilience",
         "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
     }
+    if parameters.private:
+        note["private"] = [name for name in parameters.names if name in parameters.private]
     GrowingGroup.create(path, "draw", variables, numbers, note, group="posterior")
+
+
+def private_names(draws: xarray.Dataset) -> list[str]:
+    """The parameters of a run's draws that are private to an agent."""
+    return list(draws.attrs.get("private", []))
 
 
 def create_metrics(path: Path, plan: Plan, names: Sequence[str], times: int) -> GrowingGroup:

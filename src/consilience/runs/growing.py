@@ -103,12 +103,14 @@ class GrowingGroup:
         if self.written > self.length:
             self.commit(self.written)
 
-    def write(self, values: Mapping[str, np.ndarray], within: Mapping[str, slice] | None = None) -> None:
+    def write(
+        self, values: Mapping[str, np.ndarray], within: Mapping[str, slice] | None = None, added: int = 0
+    ) -> None:
         """Add entries that readers do not see before `commit`.
 
-        `within` says which part of other dimensions the values are for, if they are not for all of it.
+        `within` says which part of other dimensions the values are for, if they are not for all of it; `added` how
+        many entries there are, where there may be no values because somebody else writes them.
         """
-        added = 0
         for name, new in values.items():
             dimensions = self._described[name]["dimension_names"]
             place = [(within or {}).get(dimension, slice(None)) for dimension in dimensions]

@@ -9,6 +9,7 @@ readers. A checkpoint is written only after everything before it.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -20,9 +21,9 @@ import numpy as np
 
 from consilience.engines.base import Segment, Stepper
 from consilience.errors import ConsilienceError, DivergedError, Interrupted, RunError, StorageError
-from consilience.kernel.parameters import Parameters
 from consilience.runs.checkpoints import Checkpoints
 from consilience.runs.companion import Companion
+from consilience.runs.convergence import Standing, looks, standing
 from consilience.runs.directory import RunDirectory
 from consilience.runs.files import disk_errors, sync_since
 from consilience.runs.signals import stopped_by_signals
@@ -77,6 +78,10 @@ class Loop:
         self.pending: list[Future[None]] = []
         self.write_failed = False
         self.failure: ConsilienceError | None = None
+        self.looked: dict[str, float] = {}
+        """What was found when it was last looked whether the draws suffice."""
+        self.satisfied = False
+        """Whether sampling ended because the draws suffice."""
         self.kept = f" What was stored before is safe; `{companion.resume_command}` resumes from there."
 
     def compile(self) -> None:
@@ -91,7 +96,7 @@ class Loop:
         try:
             with stopped_by_signals(self.stop), ThreadPoolExecutor(1, "consilience-writer") as writer:
                 step, state = self._segments(state, step, writer)
-                if step < self.plan.num_steps:
+                if step < self.plan.num_steps and not self.satisfied:
                     self._interrupted(state, step)
                 with disk_errors(self.run.path, self.kept):
                     self.companion.before_checkpoint(step)
@@ -99,7 +104,10 @@ class Loop:
         finally:
             if self.checkpoints is not None:
                 self.checkpoints.close()
-        self._note(status="complete", step=step, timing=self._timing(step))
+        found = self.stepper.found(state)
+        self._note(
+            status="complete", step=step, timing=self._timing(step), **({"adaptation": found} if found else {})
+        )
         if self.stop.is_set():
             raise Interrupted(f"all steps are stored; finish with: {self.companion.resume_command}")
 
@@ -108,7 +116,7 @@ class Loop:
         first_seconds, shown_rate = self.timing["sampling_seconds"], 0.0
         began = self.last_checkpoint = time.perf_counter()
         while step < self.plan.num_steps:
-            wanted = min(steps, self.stepper.max_steps, self.plan.num_steps - step)
+            wanted = min(steps, self.stepper.max_steps, self._next_look(step) - step)
             due = step > 0 and time.perf_counter() - self.last_checkpoint >= self.checkpoint_seconds
             stop, due, steps = self._agree(self.stop.is_set(), due, wanted)
             if stop:
@@ -116,6 +124,10 @@ class Loop:
                 break
             if due:
                 self._checkpoint_soon(state, step, writer)
+            if self._may_stop(step):
+                if self.show is not None:
+                    self.show(Progress(step, step, shown_rate, self.looked))
+                break
             segment_began = time.perf_counter()
             new_state, segment = self.stepper.advance(state, step, steps)
             jax.block_until_ready(new_state)
@@ -131,13 +143,37 @@ class Loop:
             steps = max(1, min(8 * steps, int(rate * self.stepper.segment_seconds)) // block) * block
             if self.show is not None and len(segment.metric_steps):
                 measured = {name: float(values[-1].mean()) for name, values in segment.metrics.items()}
-                self.show(Progress(step, self.plan.num_steps, shown_rate, measured))
+                self.show(Progress(step, self.plan.num_steps, shown_rate, {**measured, **self.looked}))
         self._wait(0)
         self.timing["sampling_seconds"] = first_seconds + time.perf_counter() - began
         self._agree()
         if self.team.size > 1:
             self._agree()  # that all is shown
         return step, state
+
+    def _next_look(self, step: int) -> int:
+        """The step at which to look next whether the draws suffice; the last one if nobody looks."""
+        if not self.plan.stops_itself:
+            return self.plan.num_steps
+        return min(self.plan.num_steps, next(look for look in looks(self.plan.burn_in) if look > step))
+
+    def _may_stop(self, step: int) -> bool:
+        """Whether the draws of all agents suffice, if it is time to look."""
+        due = itertools.takewhile(lambda at: at <= step, looks(self.plan.burn_in))
+        if not self.plan.stops_itself or step not in due:
+            return False
+        self._wait(0)
+        self._agree()
+        own = self.team.is_first and self.failure is None and self._stands().is_enough
+        satisfied = bool(self.team.gather(np.array([own], np.int64))[0].all())
+        self.satisfied = self.stepper.agree_to_stop(satisfied)
+        return self.satisfied
+
+    def _stands(self) -> Standing:
+        """Where the draws stand; remembered for whoever shows it."""
+        found = standing(self.run)
+        self.looked = {name: value for name, value in found._asdict().items() if np.isfinite(value)}
+        return found
 
     def _agree(self, stop: bool = False, due: bool = False, steps: int = 0) -> tuple[bool, bool, int]:
         """Anybody's wish to stop, the first's other wishes; shows what all have written, stops if one could not."""
@@ -186,10 +222,12 @@ class Loop:
 
     def _append(self, segment: Segment) -> None:
         if len(segment.draws):
-            values = by_variable(segment.draws, self.stepper.parameters)
+            values, storage = self.stepper.by_variable(segment.draws), self.stepper.storage
             if self.team.is_first:
                 values |= self._about_draws(segment)
-            self.draws.write(values, {"agent": self.stepper.storage.own})
+            else:  # what is the same at all agents is stored once
+                values = {name: own for name, own in values.items() if name not in storage.without_agents}
+            self.draws.write(values, {"agent": storage.own}, len(segment.draws))
             if self.team.size == 1:
                 self.draws.commit(self.draws.written)
         if self.team.is_first:
@@ -314,15 +352,3 @@ def last_state(run: RunDirectory, stepper: Stepper) -> tuple[Any, int, dict[str,
         if found is not None:
             return found.state, found.step, found.note
     return stepper.initial_state(), 0, {"draws": 0, "times": 0}
-
-
-def by_variable(draws: np.ndarray, parameters: Parameters) -> dict[str, np.ndarray]:
-    """Split `(draws, chains, agents, size)` into variables `(chains, agents, draws, …)`."""
-    ordered = np.moveaxis(draws, 0, 2)
-    offsets = parameters.offsets
-    return {
-        name: ordered[..., start:stop].reshape(*ordered.shape[:3], *shape)
-        for name, shape, start, stop in zip(
-            parameters.names, parameters.shapes, offsets[:-1], offsets[1:], strict=True
-        )
-    }

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 
 from consilience.diagnostics import convergence, fitted_rate, weighted_mean
-from consilience.runs.directory import RunDirectory
+from consilience.diagnostics.convergence import bfmi
+from consilience.graphs.spanning import num_hops
+from consilience.runs.convergence import shortcomings, verdict, warnings_of
+from consilience.runs.directory import RunDirectory, private_names
+from consilience.runs.posterior import entry_name, posterior_rows
 
-SUMMARY_FORMAT = 2
+SUMMARY_FORMAT = 3
 _MOST_AGENTS = 32
 _MOST_PARAMETERS = 32
 _READ_AT_ONCE = 2**28  # bytes of a variable; of a larger one, entry by entry
@@ -18,18 +22,14 @@ _READ_AT_ONCE = 2**28  # bytes of a variable; of a larger one, entry by entry
 def summarise(run: RunDirectory) -> dict[str, Any]:
     """The summary of a run; of a large network or model it describes evenly chosen agents and parameters."""
     plan, status = run.plan, run.status
-    numbers = run.draws["agent"].to_numpy()
-    agents = evenly(len(numbers), _MOST_AGENTS)
-    draws, names = flat_draws(run, agents, _MOST_PARAMETERS)
-    weights = run.draw_weights
     return {
         "format": SUMMARY_FORMAT,
         "problem": plan.problem or status["problem_name"],
         "status": status["status"],
         "num_agents": plan.num_agents,
         "num_chains": plan.num_chains,
-        "num_steps": plan.num_steps,
-        "num_draws": draws.shape[2],
+        "num_steps": status["step"],
+        "num_draws": run.draws.sizes["draw"],
         "seed": plan.seed,
         "sampler": plan.sampler.kind,
         "method": plan.sampler.method(plan.num_agents),
@@ -41,9 +41,106 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
             "algebraic_connectivity": plan.graph.algebraic_connectivity,
         },
         "timing": status.get("timing", {}),
+        **(in_unison(run) if plan.sampler.tunes_itself else by_gossip(run)),
+    }
+
+
+def by_gossip(run: RunDirectory) -> dict[str, Any]:
+    """What agents found that each walk a chain of their own."""
+    plan = run.plan
+    numbers = run.draws["agent"].to_numpy()
+    agents = evenly(len(numbers), _MOST_AGENTS)
+    draws, names = flat_draws(run, agents, _MOST_PARAMETERS)
+    weights, private = run.draw_weights, private_names(run.draws)
+    own = np.array([name.partition("[")[0] in private for name in names])
+    found = _by_agent(draws, weights, numbers[agents], own)
+    rows = [
+        {"parameter": name, "agent": row["agent"], "rhat": rhat, "ess": ess}
+        for row in found["agents"]
+        for name, mean, rhat, ess in zip(names, row["mean"], row["rhat"], row["ess"], strict=True)
+        if mean is not None
+    ]
+    steps = run.status["step"]
+    return {
+        **verdict_entries(plan.sampler.temperature, rows),
+        **costs(steps, steps, max(0, steps - plan.burn_in) * plan.num_chains, rows),
         **_consensus(run),
         "parameters": names,
-        **_by_agent(draws, weights, numbers[agents]),
+        **found,
+    }
+
+
+def in_unison(run: RunDirectory) -> dict[str, Any]:
+    """What agents found together that all walk the same chains."""
+    plan, rows, measured = run.plan, posterior_rows(run), run.metrics.load()
+    drawn = measured.isel(time=measured["step"].to_numpy() > plan.burn_in)
+    diverging, energy = drawn["diverging"].to_numpy(), drawn["energy"].to_numpy()
+    depth = drawn["depth"].to_numpy()
+    fractions = bfmi(energy).tolist()
+    deepest = float((depth >= getattr(plan.sampler, "max_depth", np.inf)).mean())
+    evaluations = measured["evaluations"].to_numpy()[0]
+    hops = num_hops(plan.graph)
+    later = int(drawn["evaluations"].to_numpy()[0].sum())
+    return {
+        **verdict_entries(1.0, rows, float(diverging.mean())),
+        "warnings": warnings_of(int(diverging.sum()), fractions, deepest),
+        **costs(int(evaluations.sum()) * hops, int(evaluations.sum()), later * hops * plan.num_chains, rows),
+        "evaluations": int(evaluations.sum()),
+        "hops": hops,
+        "divergences": int(diverging.sum()),
+        "acceptance_rate": float(drawn["acceptance_rate"].mean()),
+        "depth": float(depth.mean()),
+        "bfmi": fractions,
+        "adaptation": run.status.get("adaptation", {}),
+        "parameters": list(dict.fromkeys(row["parameter"] for row in rows)),
+        "posterior": rows,
+        **_of_agents(rows, evenly(plan.num_agents, _MOST_AGENTS)),
+    }
+
+
+def _of_agents(rows: list[dict[str, Any]], agents: np.ndarray) -> dict[str, Any]:
+    """What each agent holds: the shared parameters, which are the same everywhere, and its own."""
+    known = {(row["parameter"], row.get("agent")): row for row in rows}
+    names = list(dict.fromkeys(row["parameter"] for row in rows))
+
+    def entries(agent: int | None) -> dict[str, Any]:
+        own = [known.get((name, None)) or known.get((name, agent)) or {} for name in names]
+        columns = {
+            "mean": "mean",
+            "weighted_mean": "mean",
+            **{one: one for one in ("standard_deviation", "rhat", "ess")},
+        }
+        return {column: [row.get(entry) for row in own] for column, entry in columns.items()}
+
+    return {
+        "agents": [{"agent": int(agent), **entries(int(agent))} for agent in agents],
+        "network_average": entries(None),
+    }
+
+
+def verdict_entries(temperature: float, rows: list[dict[str, Any]], diverging: float = 0.0) -> dict[str, Any]:
+    """Whether a run has converged, why not, and that in words."""
+    if temperature != 1:
+        why_not = [f"the temperature is {temperature:g}"]
+        return {"converged": None, "why_not": why_not, "verdict": verdict(None, why_not)}
+    why_not = shortcomings(rows, diverging)
+    return {"converged": not why_not, "why_not": why_not, "verdict": verdict(not why_not, why_not, rows)}
+
+
+def costs(rounds: int, gradients: int, later: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rounds and gradients of a run, and rounds for one effective draw of the worst parameter at the worst agent.
+
+    Args:
+        rounds: all of them, the warm-up's included.
+        gradients: of each agent, all of them.
+        later: rounds after the warm-up, times chains, which share a message.
+        rows: with the effective draws of each parameter.
+    """
+    fewest = min((row["ess"] for row in rows if row["ess"] is not None), default=None)
+    return {
+        "rounds": rounds,
+        "gradients": gradients,
+        "rounds_per_effective_draw": later / fewest if fewest else None,
     }
 
 
@@ -52,12 +149,17 @@ def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -
 
     With `most`, at most so many parameters, evenly chosen.
     """
-    dataset = run.draws.isel(agent=agents)
+    dataset = run.draws
+    if "agent" in dataset.dims:
+        dataset = dataset.isel(agent=agents)
+    for name in dataset.attrs["parameters"]:
+        if "agent" not in dataset[name].dims:  # the same at all agents
+            dataset[name] = dataset[name].expand_dims(agent=agents, axis=1)
     entries = [
         (name, place) for name in dataset.attrs["parameters"] for place in np.ndindex(*dataset[name].shape[3:])
     ]
     chosen = [entries[i] for i in evenly(len(entries), most or len(entries))]
-    labels = [name + (f"[{', '.join(map(str, place))}]" if place else "") for name, place in chosen]
+    labels = [entry_name(name, place) for name, place in chosen]
     read = {
         name: dataset[name].to_numpy() if dataset[name].nbytes <= _READ_AT_ONCE else dataset[name]
         for name in dict.fromkeys(name for name, _ in chosen)
@@ -93,7 +195,8 @@ def _consensus(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def _by_agent(draws: np.ndarray, weights: np.ndarray, agents: np.ndarray) -> dict[str, Any]:
+def _by_agent(draws: np.ndarray, weights: np.ndarray, agents: np.ndarray, private: np.ndarray) -> dict[str, Any]:
+    """Moments and mixing of each agent and of the average, of which parameters that are `private` have none."""
     mixing = convergence(draws)
     rows = [
         {
@@ -107,21 +210,26 @@ def _by_agent(draws: np.ndarray, weights: np.ndarray, agents: np.ndarray) -> dic
     return {
         "agents": rows,
         "network_average": {
-            **_moments(draws.mean(1), weights),
-            "rhat": _plain(mixing.rhat_average),
-            "ess": _plain(mixing.ess_average),
+            **_moments(_without(private, draws.mean(1)), weights),
+            "rhat": _plain(_without(private, mixing.rhat_average)),
+            "ess": _plain(_without(private, mixing.ess_average)),
         },
-        "rhat_across_agents": _plain(mixing.rhat_agents),
+        "rhat_across_agents": _plain(_without(private, mixing.rhat_agents)),
     }
 
 
-def _moments(draws: np.ndarray, weights: np.ndarray) -> dict[str, list[float]]:
+def _without(private: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values `(…, size)` of shared parameters; those of private ones are no numbers."""
+    return np.where(private, np.nan, values) if private.any() else values
+
+
+def _moments(draws: np.ndarray, weights: np.ndarray) -> dict[str, list[float | None]]:
     """Moments of one agent's draws `(chains, draws, size)`, in double precision."""
     exact = draws.astype(float)
     return {
-        "mean": exact.mean((0, 1)).tolist(),
-        "weighted_mean": weighted_mean(exact, weights, axis=1).mean(0).tolist(),
-        "standard_deviation": exact.std((0, 1)).tolist(),
+        "mean": _plain(exact.mean((0, 1))),
+        "weighted_mean": _plain(weighted_mean(exact, weights, axis=1).mean(0)),
+        "standard_deviation": _plain(exact.std((0, 1))),
     }
 
 

@@ -1,13 +1,18 @@
 """Decentralized samplers, one algorithm per file, behind one contract (`base.py`)."""
 
-from consilience.samplers.base import Finding, Leaf, Option, Sampler, SpeaksFirst, SpeaksLast, Suggestion
+from consilience.samplers.base import Finding, Gossip, Leaf, Option, Sampler, SpeaksFirst, SpeaksLast, Suggestion
 from consilience.samplers.dula import DULA, dula
+from consilience.samplers.hmc import HMC, hmc
 from consilience.samplers.landscape import Landscape
+from consilience.samplers.nuts import NUTS, nuts
 from consilience.samplers.sghmc import SGHMC, sghmc
+from consilience.samplers.unison import Unison
 
 _REGISTRY = (
     (DULA, dula),
     (SGHMC, sghmc),
+    (NUTS, nuts),
+    (HMC, hmc),
 )  # fmt: skip
 """Every sampler and the function that makes one: a new sampler is one more line."""
 
@@ -22,9 +27,12 @@ __all__ = [
     "CONSTRUCTORS",
     "DEFAULT_SAMPLER",
     "DULA",
+    "HMC",
+    "NUTS",
     "SAMPLERS",
     "SGHMC",
     "Finding",
+    "Gossip",
     "Landscape",
     "Leaf",
     "Option",
@@ -32,5 +40,6 @@ __all__ = [
     "SpeaksFirst",
     "SpeaksLast",
     "Suggestion",
+    "Unison",
     *CONSTRUCTORS,
 ]

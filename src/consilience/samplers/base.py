@@ -1,6 +1,11 @@
 """What a sampler is: the whole contract between an algorithm and the rest of the program.
 
-**The step of one agent**, pure functions over pytrees. For every agent `i` and step `k` an engine computes
+There are two families. By *gossip* (`Gossip`) each agent walks a chain of its own and exchanges messages with its
+neighbours; in *unison* (`Unison`, in `unison.py`) all agents walk the same chains, and only sums over the network are
+exchanged.
+
+**The step of one agent** that gossips, pure functions over pytrees. For every agent `i` and step `k` an engine
+computes
 
     gradient     = ∇U_i(position(state))
     message      = share(…)                                what the neighbours are told
@@ -29,7 +34,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -91,15 +96,58 @@ class Suggestion(NamedTuple):
 
 
 class Sampler(Record, ABC):
-    """What all samplers have; derive from `SpeaksFirst` or `SpeaksLast`."""
-
-    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    """`T` multiplies the noise's variance: 1 samples the posterior, 0 optimises."""
+    """What all samplers have; derive from `SpeaksFirst`, `SpeaksLast` or `Unison`."""
 
     kind: str
     """The sampler's name in plan files and on the command line; a `Literal` in each sampler."""
     options: ClassVar[Mapping[str, Option]]
     """The entries that the command line takes, by name."""
+    tunes_itself: ClassVar[bool]
+    """Whether a plan counts warm-up and draws (and the sampler finds its numbers), or steps with given numbers."""
+
+    if TYPE_CHECKING:  # an entry of some samplers and a constant of others
+
+        @property
+        def temperature(self) -> float:
+            """`T`: 1 samples the posterior, 0 optimises."""
+
+    @abstractmethod
+    def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:
+        """What can be said of it on a graph before it runs.
+
+        `curvature` is `max_i λ_max(∇²U_i)` where the agents start, or `None` if that is not known.
+        """
+
+    @abstractmethod
+    def weights(self, steps: np.ndarray) -> np.ndarray:
+        """How much Langevin time the draws after so many steps stand for; equal if they all count the same."""
+
+    @property
+    def consensus_decay(self) -> Decay | None:
+        """How fast a theorem says that agents agree; `None` if none does."""
+        return None
+
+    @abstractmethod
+    def method(self, num_agents: int) -> str:
+        """What the algorithm is called with so many agents, at this temperature."""
+
+    @abstractmethod
+    def describe(self, num_steps: int) -> str:
+        """Its numbers over a run of so many steps, in a few words."""
+
+    @classmethod
+    @abstractmethod
+    def from_numbers(cls, graph: Graph, numbers: Mapping[str, float]) -> Sampler | None:
+        """The sampler with these numbers, the rest from the graph; `None` if more must be known of the problem."""
+
+
+class Gossip(Sampler):
+    """A sampler whose agents each walk a chain of their own; derive from `SpeaksFirst` or `SpeaksLast`."""
+
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """`T` multiplies the noise's variance: 1 samples the posterior, 0 optimises."""
+
+    tunes_itself: ClassVar[bool] = False
     state_leaves: ClassVar[Any]
     """What the arrays of a state are: a pytree of `Leaf` that is a prefix of the state's.
 
@@ -131,17 +179,6 @@ class Sampler(Record, ABC):
     # --- what the rest of the program asks ---------------------------------------------------------------------
 
     @abstractmethod
-    def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:
-        """What can be said of it on a graph before it runs.
-
-        `curvature` is `max_i λ_max(∇²U_i)` where the agents start, or `None` if that is not known.
-        """
-
-    @abstractmethod
-    def weights(self, steps: np.ndarray) -> np.ndarray:
-        """How much Langevin time the draws after so many steps stand for; equal if they all count the same."""
-
-    @abstractmethod
     def edge_rate(self, coefficients: Any) -> Any | None:
         """The factor by which an edge moves an agent's message, if nodes may continue without the edge.
 
@@ -149,31 +186,13 @@ class Sampler(Record, ABC):
         edge has moved is then known at both its ends, and can be made good. `None` if it is not so.
         """
 
-    @property
-    def consensus_decay(self) -> Decay | None:
-        """How fast a theorem says that agents agree; `None` if none does."""
-        return None
-
-    @abstractmethod
-    def method(self, num_agents: int) -> str:
-        """What the algorithm is called with so many agents, at this temperature."""
-
-    @abstractmethod
-    def describe(self, num_steps: int) -> str:
-        """Its numbers over a run of so many steps, in a few words."""
-
-    @classmethod
-    @abstractmethod
-    def from_numbers(cls, graph: Graph, numbers: Mapping[str, float]) -> Sampler | None:
-        """The sampler with these numbers, the rest from the graph; `None` if more must be known of the problem."""
-
     @classmethod
     @abstractmethod
     def suggest(cls, landscape: Landscape, graph: Graph, num_steps: int, temperature: float = 1.0) -> Suggestion:
         """Numbers for a problem, a graph and a budget of steps."""
 
 
-class SpeaksFirst(Sampler):
+class SpeaksFirst(Gossip):
     """A sampler whose message does not need the gradient: it travels while the gradient is computed."""
 
     @abstractmethod
@@ -181,7 +200,7 @@ class SpeaksFirst(Sampler):
         """What the agent tells its neighbours, before its gradient."""
 
 
-class SpeaksLast(Sampler):
+class SpeaksLast(Gossip):
     """A sampler whose message is made from the gradient and the noise of the step."""
 
     @abstractmethod

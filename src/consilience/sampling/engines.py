@@ -19,10 +19,11 @@ from pydantic import Field
 
 from consilience import experiments
 from consilience.engines.mesh.devices import DeviceSettings, prepare_devices
-from consilience.engines.mesh.engine import MeshSimulation, own_agents
+from consilience.engines.mesh.engine import own_agents
 from consilience.engines.mesh.joining import is_alone, is_first, part
 from consilience.engines.mesh.team import together
-from consilience.engines.simulate import Simulation
+from consilience.engines.mesh.unison import mesh_stepper
+from consilience.engines.simulate import simulation
 from consilience.errors import InputError, MeshError
 from consilience.experiments.finishing import finish_run
 from consilience.plans import Plan
@@ -123,7 +124,7 @@ class Simulate(_OneProcess):
 
         with jax.enable_x64(task.plan.dtype == "float64"):
             live(
-                task.path, self.name, Simulation(problem, task.plan), NoCompanion(task.resume_command), finish,
+                task.path, self.name, simulation(problem, task.plan), NoCompanion(task.resume_command), finish,
                 progress=task.progress, checkpoint_seconds=task.checkpoint_seconds,
             )  # fmt: skip
 
@@ -176,7 +177,7 @@ class Mesh(Record):
                 )  # fmt: skip
 
         with jax.enable_x64(task.plan.dtype == "float64"):
-            stepper = MeshSimulation(problem, task.plan, settings)
+            stepper = mesh_stepper(problem, task.plan, settings)
             live(
                 task.path, self.name, stepper, NoCompanion(task.resume_command), finish, progress=task.progress,
                 checkpoint_seconds=task.checkpoint_seconds,

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from consilience import experiments, reports
 from consilience.errors import RunError
 from consilience.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Run(RunDirectory):
@@ -16,6 +22,26 @@ class Run(RunDirectory):
         path: the directory.
         plan: the plan the run follows.
     """
+
+    def summary_table(self) -> pandas.DataFrame:
+        """Means, 95 % intervals and mixing, a row for each parameter (and agent, where it is the agent's own).
+
+        Of agents that each walk a chain of their own: mean and spread at every agent.
+        """
+        import pandas
+
+        summary = self.summary
+        if isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
+            return pandas.DataFrame(summary["posterior"]).set_index("parameter")
+        columns = {
+            name: [row[name] for row in summary["agents"]] for name in ("mean", "standard_deviation", "rhat", "ess")
+        }
+        return pandas.DataFrame(
+            {name: np.ravel(values) for name, values in columns.items()},
+            index=pandas.MultiIndex.from_product(
+                [[row["agent"] for row in summary["agents"]], summary["parameters"]], names=["agent", "parameter"]
+            ),
+        )
 
     def report(self) -> Path:
         """Draw the figures and write `report.html`, from this directory alone."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from consilience.deployment.merging import NETWORK
 from consilience.errors import InputError, RunError
+from consilience.graphs import Graph
+from consilience.planning.defaults import default_plan
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.runs.life import CHECKPOINT_SECONDS, require_continuable
@@ -17,7 +19,7 @@ from consilience.sampling.run import Run
 
 def sample(
     problem: Problem,
-    plan: Plan,
+    plan: Plan | Graph,
     out: str | Path | None = None,
     *,
     engine: str | Engine = "simulate",
@@ -29,7 +31,8 @@ def sample(
 
     Args:
         problem: what to infer.
-        plan: how.
+        plan: how; or only the graph, and sampler, warm-up and length are chosen: NUTS (HMC with private parameters),
+            four chains, until every parameter has converged.
         out: the directory for the run, which must not hold one yet; by default a temporary one.
         engine: where to sample: `simulate` keeps all agents in one program, `mesh` spreads them over all devices,
             `peers` makes each a node with its own connections; or one of `Simulate()`, `Mesh(…)` and `Peers(…)`.
@@ -37,6 +40,7 @@ def sample(
         checkpoint_seconds: how often to write a checkpoint.
         theory: hold the finished run against the theorems too, for its report; takes some seconds.
     """
+    plan = default_plan(problem, plan) if isinstance(plan, Graph) else plan
     chosen = engine_named(engine)
     chosen.require_room(None if out is None else Path(out))
     path = Path(tempfile.mkdtemp(prefix="consilience-") if out is None else out)

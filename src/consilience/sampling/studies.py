@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from consilience.errors import RunError
+from consilience.errors import PlanError, RunError
 from consilience.experiments import EXPERIMENTS
 from consilience.plans import Plan
 from consilience.reports import Section, render_page
@@ -39,6 +39,12 @@ def start_study(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun) 
         out: the study's directory.
         show: called before each run; returns what shows its progress.
     """
+    tuned = next((plan for plan in plans.values() if plan.sampler.tunes_itself), None)
+    if tuned is not None:
+        raise PlanError(
+            f"the study {name} compares networks whose agents each walk a chain of their own: for "
+            f"{tuned.sampler.kind} name one network, with --agents {tuned.num_agents}"
+        )
     require_free(out)
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)

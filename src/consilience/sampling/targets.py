@@ -1,45 +1,25 @@
-"""What the command line can run: an experiment, a plan file, or a problem in a module; all become plans."""
+"""What the command line can run: an experiment, a plan file, or a problem in a module; all become plans.
+
+An experiment and a plan file have their own sampler. A problem in a module gets the one that is chosen where nobody
+says anything, unless steps or step sizes are said, which means D-ULA.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from consilience import experiments, graphs
-from consilience.errors import GraphError, PlanError
+from consilience.errors import GraphError, PlanError, ProblemError
 from consilience.graphs import Graph
 from consilience.plans import Plan
-from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Landscape, Sampler
+from consilience.problems import Problem
+from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Gossip, Landscape, Sampler
+from consilience.sampling.wishes import COUNTING, SELF_TUNING, Wishes, require_taken
 
 _ANY_STEPS = 1000
 _NOTHING_KNOWN = Landscape(1.0, 1.0, "made up")
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What is said about a plan beside its target; `None` leaves an entry as it is.
-
-    Attributes:
-        num_agents: the size of the network; without it (and without `graph`) an experiment is its whole study.
-        graph: the family of the graph.
-        num_steps: how many steps.
-        sampler: the name of the sampler; an experiment and a plan file have their own.
-        numbers: entries of the sampler, by name.
-        auto: let `suggest` choose the sampler's numbers.
-        entries: other entries of the plan.
-        allow: modules that a plan file may name as its problem.
-    """
-
-    num_agents: int | None = None
-    graph: str | None = None
-    num_steps: int | None = None
-    sampler: str | None = None
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    auto: bool = False
-    entries: Mapping[str, Any] = field(default_factory=dict)
-    allow: Sequence[str] = ()
 
 
 class Resolved(NamedTuple):
@@ -64,7 +44,7 @@ def plans_for(
         only_weighed: the plan will not be sampled; steps and numbers that your own problem needs are made up.
         before_suggesting: called before step sizes are chosen, which looks at all agents' data; may raise.
     """
-    _require_known(wishes)
+    wishes.require_known()
     experiment = experiments.find(target)
     if experiment is not None:
         drafts = experiment.plans(wishes.num_steps)
@@ -75,10 +55,7 @@ def plans_for(
         drafts = {"run": _from_file(target, wishes)}
     else:
         return {"run": _from_module(target, wishes, only_weighed, before_suggesting)}
-    return {
-        name: _with_sampler(draft.replace(**wishes.entries), draft.sampler, wishes, before_suggesting)
-        for name, draft in drafts.items()
-    }
+    return {name: _with_sampler(draft, draft.sampler, wishes, before_suggesting) for name, draft in drafts.items()}
 
 
 def main_plan(target: str, wishes: Wishes, **options: Any) -> Resolved:
@@ -88,39 +65,68 @@ def main_plan(target: str, wishes: Wishes, **options: Any) -> Resolved:
     return plans.get(experiment.main if experiment else "", next(iter(plans.values())))
 
 
-def _require_known(wishes: Wishes) -> None:
-    """Check that the sampler is one; which numbers it takes is checked when it is made."""
-    if wishes.sampler is not None and wishes.sampler not in SAMPLERS:
-        raise PlanError(f"unknown sampler {wishes.sampler!r}: choose one of {', '.join(SAMPLERS)}")
-    given = [name for name in wishes.numbers if name != "temperature"]
-    if wishes.auto and given:
-        shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise PlanError(f"--auto chooses the step sizes: leave out {shown}, or --auto")
-
-
 def _from_file(path: str, wishes: Wishes) -> Plan:
     plan = Plan.load(path)
     experiments.require_allowed(plan.problem, wishes.allow, "add --allow {}")
     if wishes.num_agents or wishes.graph:
         plan = plan.replace(graph=_graph(wishes.graph or plan.graph.name, wishes.num_agents or plan.num_agents))
-    return plan.replace(num_steps=wishes.num_steps) if wishes.num_steps else plan
+    return plan.replace(num_steps=wishes.num_steps) if wishes.num_steps and not plan.sampler.tunes_itself else plan
 
 
 def _from_module(
     reference: str, wishes: Wishes, only_weighed: bool, before_suggesting: Callable[[], None]
 ) -> Resolved:
     count = wishes.num_agents or experiments.import_problem(reference, None).num_agents
-    kind, graph = wishes.sampler or DEFAULT_SAMPLER, _graph(wishes.graph or "ring", count)
-    steps = wishes.num_steps or (_ANY_STEPS if only_weighed else None)
-    _require_taken(SAMPLERS[kind], kind, wishes.numbers)
+    graph = _graph(wishes.graph or "ring", count)
+    kind = wishes.sampler or (DEFAULT_SAMPLER if wishes.count_steps or only_weighed else None)
+    if kind is None:
+        return _by_default(reference, graph, wishes)
+    wishes.require_fitting(kind)
     own = SAMPLERS[kind].from_numbers(graph, wishes.numbers)
+    if SAMPLERS[kind].tunes_itself:
+        return Resolved(Plan(problem=reference, graph=graph, sampler=own, **wishes.entries))
+    steps = wishes.num_steps or (_ANY_STEPS if only_weighed else None)
     if steps is None or not (own or only_weighed or wishes.auto or wishes.sampler):
         raise PlanError(
-            f"{reference} is your own problem: say how to sample it with --steps and --step-size (or --auto)"
+            f"{reference} is your own problem: for {kind} say how to sample it with --steps and --step-size (or "
+            f"--auto); with none of its options it is sampled by {' or '.join(SELF_TUNING)}, which tune themselves"
         )
-    stand_in = own or SAMPLERS[kind].suggest(_NOTHING_KNOWN, graph, steps).sampler
-    plan = Plan(problem=reference, graph=graph, sampler=stand_in, num_steps=steps, **wishes.entries)
-    return _with_sampler(plan, stand_in if only_weighed else own, wishes, before_suggesting)
+    plan = _stand_in(Plan, kind, graph, steps, own, problem=reference, **wishes.entries)
+    return _with_sampler(plan, plan.sampler if only_weighed else own, wishes, before_suggesting)
+
+
+def _by_default(reference: str, graph: Graph, wishes: Wishes) -> Resolved:
+    """The plan where nobody names a sampler or says anything of steps."""
+    from consilience.planning.defaults import default_sampler
+
+    sampler = _with_numbers(default_sampler(_seen_here(reference, graph.num_agents)), wishes.numbers)
+    return Resolved(Plan(problem=reference, graph=graph, sampler=sampler, **wishes.entries))
+
+
+def _seen_here(reference: str, num_agents: int) -> Problem:
+    """The model, with the rows of one agent alone if the module makes them one by one: any agent's that are here."""
+    for agent in range(num_agents):
+        try:
+            return experiments.import_problem(reference, num_agents, [agent])
+        except ProblemError as error:
+            failure = error
+    raise PlanError(
+        f"{reference} makes no agent's problem here, and what its parameters are decides the sampler: name it, with "
+        f"--sampler nuts, or --sampler hmc if some are private (the last agent's failed so: {failure})"
+    )
+
+
+def _stand_in(
+    make: Callable[..., Plan], kind: str, graph: Graph, num_steps: int, own: Sampler | None = None, **entries: Any
+) -> Plan:
+    """A plan with a sampler that counts steps; its numbers are made up if they are not known yet."""
+    sampler = own or _with_some_numbers(SAMPLERS[kind], graph, num_steps)
+    return make(graph=graph, sampler=sampler, num_steps=num_steps, **entries)
+
+
+def _with_some_numbers(kind: type[Sampler], graph: Graph, num_steps: int) -> Sampler:
+    assert issubclass(kind, Gossip)  # others need none
+    return kind.suggest(_NOTHING_KNOWN, graph, num_steps).sampler
 
 
 def _with_sampler(
@@ -128,6 +134,14 @@ def _with_sampler(
 ) -> Resolved:
     """The plan with its own sampler, or with one whose numbers are chosen for it; the wished numbers hold in both."""
     kind = wishes.sampler or draft.sampler.kind
+    wishes.require_fitting(kind)
+    if SAMPLERS[kind].tunes_itself:
+        return Resolved(_tuning_itself(draft, kind, wishes))
+    if draft.sampler.tunes_itself:
+        if wishes.num_steps is None:
+            raise PlanError(f"the plan counts draws, and {kind} counts steps: say how many with --steps")
+        draft, own = _stand_in(draft.replace, kind, draft.graph, wishes.num_steps), None
+    draft = draft.replace(**wishes.entries)
     if own is not None and own.kind == kind and not wishes.auto:
         return Resolved(draft.replace(sampler=_with_numbers(own, wishes.numbers)))
     before_suggesting()
@@ -139,21 +153,25 @@ def _with_sampler(
     return Resolved(found.plan.replace(sampler=chosen), found.reasons)
 
 
+def _tuning_itself(draft: Plan, kind: str, wishes: Wishes) -> Plan:
+    """The plan with a sampler that needs no numbers."""
+    if draft.batch_size is not None:
+        raise PlanError(
+            f"the plan has minibatches of {draft.batch_size} rows, and {kind} needs the gradients of all rows: take "
+            + " or ".join(f"--sampler {name}" for name in COUNTING)
+        )
+    own = draft.sampler if draft.sampler.kind == kind else SAMPLERS[kind].from_numbers(draft.graph, {})
+    assert own is not None  # it needs no numbers
+    return draft.replace(sampler=_with_numbers(own, wishes.numbers), **wishes.entries)
+
+
 def _with_numbers(sampler: Sampler, numbers: Mapping[str, float]) -> Sampler:
     """The sampler with some of its entries replaced by numbers."""
-    _require_taken(type(sampler), sampler.kind, numbers)
+    require_taken(type(sampler), sampler.kind, numbers)
     if not numbers:
         return sampler
     entries = {name: getattr(sampler, name) for name in type(sampler).model_fields}
     return type(sampler)(**{**entries, **numbers})
-
-
-def _require_taken(sampler: type[Sampler], kind: str, numbers: Mapping[str, float]) -> None:
-    """Check that a sampler takes all the numbers that were given for it."""
-    unknown = [name for name in numbers if name not in sampler.options]
-    if unknown:
-        taken = ", ".join(f"--{name.replace('_', '-')}" for name in sampler.options)
-        raise PlanError(f"--{unknown[0].replace('_', '-')} is not for the sampler {kind}, which takes {taken}")
 
 
 def _graph(family: str, num_agents: int) -> Graph:

@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 from consilience.errors import ConditionError, UnstableError
 from consilience.kernel.mixing import make_disagreement
 from consilience.kernel.step import coefficients_of, each, one_step
-from consilience.samplers import Sampler
+from consilience.samplers import Gossip
 from consilience.theory.gaussian import GaussianNetwork, Moments
 
 
@@ -51,7 +51,7 @@ class ExactLaw:
     [0.2, 0.6]
     """
 
-    def __init__(self, network: GaussianNetwork, sampler: Sampler) -> None:
+    def __init__(self, network: GaussianNetwork, sampler: Gossip) -> None:
         self.network, self.sampler = network, sampler
         self.num_agents, self.size = network.linear.shape
         with jax.enable_x64(True):

@@ -11,6 +11,11 @@ def require_dula(sampler: Sampler) -> DULA:
     if isinstance(sampler, DULA):
         return sampler
     raise ConditionError(
-        f"the theorems are about D-ULA, and say nothing about {sampler.kind}: `consilience check` says whether the "
-        "plan is stable, or take --sampler dula"
+        f"the theorems are about D-ULA, and say nothing about {sampler.kind}: "
+        + (
+            "it tunes itself, and a finished run says whether it has converged; for the theorems take --sampler dula "
+            "with --steps"
+            if sampler.tunes_itself
+            else "`consilience check` says whether the plan is stable, or take --sampler dula"
+        )
     )

@@ -15,6 +15,7 @@ import numpy as np
 from consilience.errors import ProblemError
 from consilience.kernel.parameters import Parameters
 from consilience.problems import Problem, cast_floats
+from consilience.theory.potentials import require_all_shared
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class GridPosterior:
         The ranges must hold practically all of the probability: it is an error if more than a millionth of it
         lies in the outermost cells.
         """
+        require_all_shared(problem)
         with jax.enable_x64(True):
             parameters = Parameters.of(problem, jnp.float64)
             if parameters.size != 2:

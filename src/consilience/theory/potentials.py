@@ -22,10 +22,26 @@ _SOME_STARTS = 8
 _AT_ONCE = 16
 
 
+def require_all_shared(problem: Problem) -> None:
+    """Check that a problem is one that the theory speaks about: agents share all parameters, as they are."""
+    if problem.private:
+        raise ProblemError(
+            f"the theory is for agents that share all parameters; {', '.join(problem.private)} is private here"
+        )
+    if problem.constraints:
+        raise ProblemError(
+            "the theory is for parameters without constraints, as it compares them with draws; here "
+            f"{', '.join(problem.constraints)} has one"
+        )
+    if not callable(problem.init):
+        raise ProblemError("the theory is for agents that start by the same function; here each has its own init")
+
+
 class Potentials:
     """All agents' potentials of a problem, as functions of one flat vector of `size` parameters."""
 
     def __init__(self, problem: Problem) -> None:
+        require_all_shared(problem)
         self.problem, self.num_agents = problem, problem.num_agents
         with jax.enable_x64(True):
             self.parameters = Parameters.of(problem, jnp.float64)

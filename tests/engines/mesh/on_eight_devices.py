@@ -21,10 +21,12 @@ from consilience.engines.mesh.devices import DeviceSettings
 from consilience.engines.mesh.engine import MeshSimulation
 from consilience.engines.program import Sizes
 from consilience.engines.simulate import Simulation
+from consilience.errors import MeshError
 from consilience.models import classifier, mlp
 from consilience.runs.checkpoints import Checkpoints
 from consilience.samplers import SAMPLERS
 from tests.gaussian import regression
+from tests.hierarchical import ragged, sites
 from tests.samplers.last_word import LastWord
 from tests.samplers.table import MADE
 
@@ -112,6 +114,25 @@ def test_minibatches_and_segments_of_any_length():
     mesh = MeshSimulation(problem, plan)
     assert mesh.axes == (1, 5, 1)
     require_equal(results_of(mesh, mesh.block_steps), results_of(Simulation(problem, plan)))
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_agents_with_private_parameters_of_different_lengths(batch_size):
+    """Also with agents of several lengths on one device, and with places left over."""
+    graph = cs.graphs.ring(11)
+    plan = cs.Plan(graph=graph, sampler=cs.dula(0.001, 0.2), num_steps=20, num_chains=2, batch_size=batch_size)
+    problem = ragged((2, 3, 2, 4, 1, 1, 3, 2, 2, 5, 4))
+    mesh = MeshSimulation(problem, plan)
+    assert mesh.layout.capacity == 2
+    require_equal(results_of(mesh), results_of(Simulation(problem, plan)))
+    assert traffic_of(mesh).permuted_bytes == sum(width for _, width in mesh.exchange.rounds) * 2 * 4 * 4
+
+
+def test_private_parameters_are_not_spread_over_devices():
+    problem = sites([3, 4])
+    plan = cs.Plan(graph=cs.graphs.ring(2), sampler=cs.dula(0.001, 0.2), num_steps=20)
+    with pytest.raises(MeshError, match=r"effect.*leave model_devices out"):
+        MeshSimulation(problem, plan, DeviceSettings(model_devices=2))
 
 
 def test_spare_devices_for_chains_with_data_of_their_own_in_double_precision():

@@ -11,7 +11,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["consilience.engines.peers", "msgspec"]):
-    from consilience.engines.peers import messages, notices, transport, wire
+    from consilience.engines.peers import mask_keys, messages, notices, sum_messages, sums, transport, wire
 
 import numpy as np
 
@@ -19,11 +19,30 @@ from consilience.engines.peers.clock import SteadyClock
 from consilience.engines.peers.edges import Edges
 from consilience.engines.peers.mailbox import Inbox, Outbox
 from consilience.engines.peers.membership import Membership
+from consilience.graphs import path
 
 CODEC = messages.Codec("run", (((2, 3), "float32"), ((2,), "float64")), 1000, 4)
 VALUES = (np.ones((2, 3), np.float32), np.zeros(2))
 GOOD = CODEC.encode(messages.Message(1, 7, 3, VALUES, np.array([1, 2, 3, 4])))
-SEEDS = [GOOD, messages.join([GOOD, GOOD]), notices.Notice(1, "why").encode("run"), b"since/7", b"edge/1", b"status"]
+SUMS = sums.Sums(0, path(3), "run", 10)
+PART = SUMS.lines.codec.encode(
+    sum_messages.SumMessage(1, sum_messages.Phase.PART, sum_messages.Label(0, 0, 1, 0), np.ones(3, np.uint64))
+)
+REGISTRY = mask_keys.Registry("run", 3)
+KEY = REGISTRY.announce(1, b"k" * 32)
+SEEDS = [
+    PART,
+    messages.join([PART, PART]),
+    KEY,
+    b"totals/7",
+    b"part/9",
+    GOOD,
+    messages.join([GOOD, GOOD]),
+    notices.Notice(1, "why").encode("run"),
+    b"since/7",
+    b"edge/1",
+    b"status",
+]
 
 
 class Rounds:
@@ -54,7 +73,14 @@ def one_input(content):
     notice = notices.read_notice(content, "run", 4)
     assert notice is None or (0 <= notice.agent < 4 and notice.reason.isprintable())
     assert isinstance(transport.read_object(content), dict)
+    node_of_sums = sums.Sums(0, path(3), "run", 10)
+    node_of_sums.lines.receive(1, content)
+    for one in node_of_sums.lines.codec.decode_all(content, 1):
+        assert isinstance(one, sum_messages.SumMessage | messages.Rejected)
+    assert isinstance(REGISTRY.read(content), mask_keys.Announcement | messages.Rejected)
     what, _, sent = content.partition(b"\0")
+    answer = node_of_sums.lines.answer(what.decode(errors="replace"), sent)
+    assert answer is None or isinstance(answer, bytes)
     answer = node.answer(what.decode(errors="replace"), sent)
     assert answer is None or isinstance(answer, bytes)
 

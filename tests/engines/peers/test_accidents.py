@@ -9,11 +9,12 @@ import pytest
 import consilience as cs
 from consilience.deployment.merging import network_draws
 from consilience.deployment.nodes import own_problem, run_node
+from consilience.engines.peers.connections import DEAF_SECONDS
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.pace import Pace
 from consilience.engines.peers.rejoining import BACK_SECONDS
 from consilience.engines.peers.settings import NodeSettings
-from consilience.engines.peers.wire import DEAF_SECONDS, GONE
+from consilience.engines.peers.wire import GONE
 from consilience.errors import DivergedError, NetworkError, PlanError, RunError
 from tests.engines.peers.running import assert_same_draws
 from tests.engines.peers.test_network import plan_for, ring_of_five

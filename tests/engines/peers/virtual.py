@@ -75,6 +75,9 @@ class VirtualClock:
         if self._abandoned:
             raise AbandonedError
 
+    def whose_turn(self):
+        return self._mine.turn.name
+
     # --- what tests use ----------------------------------------------------------------------------------------
 
     def start(self, name, job):
@@ -209,6 +212,9 @@ class Line:
             if said.round < codec.num_rounds:
                 content = codec.encode(said._replace(values=laboratory.lie[self._agent](said.round, said.values)))
         self._transport.publish(b"nonsense" if self._agent in laboratory.damage else content)
+
+    def send(self, neighbour, content):
+        self._transport.send(neighbour, content)
 
     def notify(self, content):
         self._transport.notify(content)

@@ -34,9 +34,9 @@ class MeshForm:
         """The digest of all agents' states, and how they are laid out."""
         mesh, arrays = self.mesh, jax.tree.leaves(state)
         own = [local_part(leaf)[: mesh.plan.num_chains, mesh.own_is_agent] for leaf in arrays]
-        digest = _digest_of(self._trimmed(own), mesh.agents[mesh.storage.own])
+        digest = digest_of_agents(self._trimmed(own), mesh.agents[mesh.storage.own])
         return {
-            "digest": _joined(mesh.team.gather(digest)),
+            "digest": joined(mesh.team.gather(digest)),
             "starts": mesh.layout.starts.tolist(),
             "shapes": [[list(leaf.shape), str(leaf.dtype)] for leaf in arrays],
         }
@@ -51,7 +51,7 @@ class MeshForm:
         capacity = int(np.diff(starts).max())
         places = np.concatenate([d * capacity + np.arange(c) for d, c in enumerate(np.diff(starts))])
         whole = self._trimmed([np.asarray(leaf)[: mesh.plan.num_chains][:, places] for leaf in arrays])
-        if _joined(_digest_of(whole, mesh.agents)[None]) != note["digest"]:
+        if joined(digest_of_agents(whole, mesh.agents)[None]) != note["digest"]:
             raise CheckpointError("its content does not match its digest")
         shapes, structure = jax.tree.flatten(mesh.state_shapes())
         state = [mesh.spread(leaf, shape) for leaf, shape in zip(whole, shapes, strict=True)]
@@ -62,7 +62,7 @@ class MeshForm:
         kinds = jax.tree.leaves(
             jax.tree.map(
                 lambda kind, part: jax.tree.map(lambda _: kind, part),
-                self.mesh.plan.sampler.state_leaves,
+                self.mesh.plan.gossip.state_leaves,
                 self.mesh.state_shapes(),
             )
         )
@@ -70,7 +70,7 @@ class MeshForm:
         return [leaf[..., :size] if kind is Leaf.VECTOR else leaf for leaf, kind in zip(arrays, kinds, strict=True)]
 
 
-def _digest_of(leaves: list[np.ndarray], agents: np.ndarray) -> np.ndarray:
+def digest_of_agents(leaves: list[np.ndarray], agents: np.ndarray) -> np.ndarray:
     """The exclusive or of a digest for each agent of leaves `(chains, agents, …)`."""
     total = np.zeros(32, np.uint8)
     for place, agent in enumerate(agents):
@@ -81,5 +81,6 @@ def _digest_of(leaves: list[np.ndarray], agents: np.ndarray) -> np.ndarray:
     return total
 
 
-def _joined(parts: np.ndarray) -> str:
+def joined(parts: np.ndarray) -> str:
+    """The exclusive or of what each process found."""
     return np.bitwise_xor.reduce(parts, 0).tobytes().hex()

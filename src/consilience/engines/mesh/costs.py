@@ -90,9 +90,10 @@ def traffic_of(mesh: MeshSimulation) -> Traffic:
 
 
 def _message_bytes(mesh: MeshSimulation) -> int:
-    """One agent's message, or a device's part of it."""
-    sampler = mesh.plan.sampler
-    vector = jax.ShapeDtypeStruct((1, 1, mesh.model.slice_size), mesh.dtype)
+    """One agent's message, or a device's part of it; of private parameters it has none."""
+    sampler = mesh.plan.gossip
+    shared = mesh.parameters.private_start or mesh.model.slice_size
+    vector = jax.ShapeDtypeStruct((1, 1, shared), mesh.dtype)
 
     def message(position: jax.Array) -> Any:
         state = jax.vmap(jax.vmap(sampler.init))(position)

@@ -33,6 +33,8 @@ class Held(NamedTuple):
     """Whether a place is an agent's own, not left over."""
     tables: Any
     """`exchange.Tables`."""
+    groups: Any = None
+    """The number of each agent's group of equal shapes; `None` if all have the same."""
 
 
 class MeshData:
@@ -57,11 +59,11 @@ class MeshData:
         """How each array lies on the axes of the mesh."""
         agents = PartitionSpec("agents")
         shards = PartitionSpec("chains", "agents") if self.rows.per_chain else agents
-        whole = Held(shards, agents, agents, agents, PartitionSpec("chains"), agents, agents, agents)
+        whole = Held(shards, agents, agents, agents, PartitionSpec("chains"), agents, agents, agents, agents)
         return Held(*(jax.tree.map(lambda _, spec=spec: spec, part) for spec, part in zip(whole, like, strict=True)))
 
-    def host_arrays(self, padded_chains: int, tables: Any) -> Held:
-        """This process's part of every array."""
+    def host_arrays(self, padded_chains: int, tables: Any, groups: np.ndarray | None = None) -> Held:
+        """This process's part of every array; `groups` are those of its agents, in line."""
         shards, row_weights, scale = jax.tree.map(np.asarray, self.rows.arrays)
         chains = np.minimum(np.arange(padded_chains), self.plan.num_chains - 1)  # spare chains repeat the last one
         if self.rows.per_chain:
@@ -76,6 +78,7 @@ class MeshData:
             self.layout.line[ranks].astype(np.int32),
             self.layout.is_agent[self.devices].reshape(-1),
             jax.tree.map(lambda leaf: leaf[self.devices], tables),
+            None if groups is None else groups[ranks - self.layout.process_starts[self.team.index]],
         )
 
     def on_devices(self, mesh: Mesh, held: Held) -> Held:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import math
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from consilience.engines.base import Segment, StateForm, Storage, Team, first_bad_step
+from consilience.engines.base import Gossiping, Segment, StateForm, Storage, Team, first_bad_step
 from consilience.engines.matching import require_batches, require_replicas
 from consilience.engines.mesh.checkpoints import MeshForm
 from consilience.engines.mesh.data import Held, MeshData, data_digest, sizes_in_line
@@ -41,9 +42,11 @@ from consilience.engines.program import (
     segment_of,
     sizes_of,
 )
-from consilience.errors import ProblemError
+from consilience.errors import MeshError, ProblemError
 from consilience.kernel.consensus import consensus_error
 from consilience.kernel.curvature import largest_curvature
+from consilience.kernel.gradients import NetworkGradients, network_gradients
+from consilience.kernel.grouping import by_number, group_numbers
 from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
@@ -57,7 +60,7 @@ _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "networkx", "orbax-checkpoint", 
 _DRAWS = Spec(None, "chains", "agents", "model")
 
 
-class MeshSimulation:
+class MeshSimulation(Gossiping):
     """Samples every agent of every chain on the devices of one process or of several.
 
     Args:
@@ -72,15 +75,12 @@ class MeshSimulation:
     def __init__(self, problem: Problem, plan: Plan, settings: DeviceSettings | None = None) -> None:
         self.plan, team = plan, ProcessTeam()
         self.team: Team = team
-        team.require_same(
-            "another plan, version or setting",
-            _identity(plan, settings),
-            "start all processes with the same command, but for --process-id, and the same packages",
-        )
+        require_same_start(team, plan, settings)
         self.mesh, self.axes, self.layout = _laid_out(plan, settings)
         self.dtype = jnp.dtype(plan.dtype)
-        self.problem = own = self.team.attempt(lambda: self._own_part(problem))
+        self.problem = own = self.team.attempt(lambda: own_part(problem, plan, self.layout, team))
         self.parameters = Parameters.of(own, self.dtype)
+        self._require_same_layout(team)
         self.model = ModelAxis(self.axes.model, self.parameters.size)
         sizes = sizes_in_line(own, self.layout, self.team)
         require_batches(sizes[np.argsort(self.layout.line)], plan)
@@ -88,10 +88,11 @@ class MeshSimulation:
         self.team.attempt(self._require_usable)
         self.exchange = Exchange.of(plan.graph, self.layout, self.dtype)
         self._padded_chains = self.axes.chains * -(-plan.num_chains // self.axes.chains)
-        self._gradients = self.model.gradients(own, self.parameters)
+        self._gradients = self._gradients_by_group()
         self._choose_sizes()
         self.held = self._data.on_devices(
-            self.mesh, self._data.host_arrays(self._padded_chains, self.exchange.tables)
+            self.mesh,
+            self._data.host_arrays(self._padded_chains, self.exchange.tables, group_numbers(self.parameters)),
         )
         self.storage = Storage(
             self.layout.line, self._own_agents, agents_per_group(plan.num_agents), ("consensus_error",),
@@ -100,18 +101,22 @@ class MeshSimulation:
         self.form: StateForm = MeshForm(self)
         self._program: Any = None
 
-    def _own_part(self, problem: Problem) -> Problem:
-        """The shards of this process, in line."""
-        require_replicas(problem, self.plan)
-        ranks = self.layout.ranks_of_process(self.team.index)
-        if problem.num_agents == self.plan.num_agents:
-            return problem.of_agents(self.layout.line[ranks].tolist())
-        if problem.num_agents == len(ranks) and problem.network_size == self.plan.num_agents:
-            return problem
-        raise ProblemError(
-            f"the problem has {problem.num_agents} shards but the graph has {self.plan.num_agents} agents: give "
-            "every agent one shard"
-        )
+    def _gradients_by_group(self) -> Callable[[Any], NetworkGradients]:
+        """From the numbers of the agents' groups, if they differ, to their gradients."""
+        if self.parameters.groups:
+            return by_number(self.problem, self.parameters, network_gradients)
+        same = self.model.gradients(self.problem, self.parameters)
+        return lambda _: same
+
+    def _require_same_layout(self, team: ProcessTeam) -> None:
+        """Check that this mesh can hold the parameters, which one program treats on all devices."""
+        parameters = self.parameters
+        if parameters.private and self.axes.model > 1:
+            raise MeshError(
+                f"the problem has private parameters ({', '.join(sorted(parameters.private))}), which are not spread "
+                "over devices: leave model_devices out"
+            )
+        require_same_shapes(team, parameters)
 
     def _require_usable(self) -> None:
         """Check the model where the agents of this process start, without the network."""
@@ -173,12 +178,35 @@ class MeshSimulation:
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step, on the devices."""
+        if not callable(self.problem.init):
+            return self._own_starts()
 
         def start(held: Held) -> Any:
             keys = agent_keys(self.plan.seed, Purpose.INIT, held.chain_numbers, held.agent_numbers)
-            return each(self.plan.sampler.init)(self._start_of(keys))
+            return each(self.plan.gossip.init)(self._start_of(keys))
 
         return jax.jit(self._on_each_device(start, (self._held_specs,), self._state_specs))(self.held)
+
+    def _own_starts(self) -> Any:
+        """The same where every agent starts by a function of its own: made here, then laid out on the devices."""
+        chains = np.minimum(np.arange(self._padded_chains), self.plan.num_chains - 1)
+        keys = agent_keys(self.plan.seed, Purpose.INIT, chains, self.agents[self._own_agents])
+        with jax.default_device(self.mesh.local_devices[0]):
+            start = initial_positions(self.problem, self.parameters, keys, self.dtype)
+            state = each(self.plan.gossip.init)(start)
+        places = self.layout.rank_at[self._data.devices].reshape(-1) - self._own_agents.start
+        filling = self.model.padded_size - self.parameters.size
+
+        def on_devices(kind: Leaf, leaf: jax.Array, shape: Any) -> jax.Array:
+            own = np.asarray(leaf)[:, places]
+            if kind is Leaf.VECTOR:
+                own = np.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, filling)])
+            return jax.make_array_from_process_local_data(shape.sharding, own, shape.shape)
+
+        return jax.tree.map(
+            lambda kind, *parts: jax.tree.map(lambda *leaves: on_devices(kind, *leaves), *parts),
+            self.plan.gossip.state_leaves, state, self.state_shapes(),
+        )  # fmt: skip
 
     def _start_of(self, keys: jax.Array) -> jax.Array:
         """This device's slice of where its agents start; whole vectors of one agent at a time, if it is a slice."""
@@ -240,7 +268,7 @@ class MeshSimulation:
         """Shapes and places of the state's arrays."""
         position = jax.ShapeDtypeStruct((self.model.padded_size,), self.dtype)
         lead = (self._padded_chains, self.layout.num_devices * self.layout.capacity)
-        one = jax.eval_shape(self.plan.sampler.init, position)
+        one = jax.eval_shape(self.plan.gossip.init, position)
         return jax.tree.map(
             lambda leaf, spec: jax.ShapeDtypeStruct(
                 (*lead, *leaf.shape), leaf.dtype, sharding=NamedSharding(self.mesh, spec)
@@ -258,7 +286,7 @@ class MeshSimulation:
             return jax.tree.map(lambda _: own, part)
 
         position = jax.ShapeDtypeStruct((self.model.padded_size,), self.dtype)
-        return jax.tree.map(spec, self.plan.sampler.state_leaves, jax.eval_shape(self.plan.sampler.init, position))
+        return jax.tree.map(spec, self.plan.gossip.state_leaves, jax.eval_shape(self.plan.gossip.init, position))
 
     @property
     def _held_specs(self) -> Held:
@@ -272,7 +300,7 @@ class MeshSimulation:
         """Made once: a new function would be traced again in every segment."""
 
         def bad(state: Any) -> jax.Array:
-            return ~jnp.isfinite(each(self.plan.sampler.position)(state)).all(-1)
+            return ~jnp.isfinite(each(self.plan.gossip.position)(state)).all(-1)
 
         return jax.jit(bad, out_shardings=NamedSharding(self.mesh, Spec()))
 
@@ -295,13 +323,19 @@ class MeshSimulation:
         tables = jax.tree.map(lambda leaf: leaf[0], held.tables)
         data, size = self._data.rows, self.model.slice_size
 
+        own_sizes = np.array([group.parameters.size for group in self.parameters.groups])
+
         def noise(steps: jax.Array) -> jax.Array:
             numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype, self.model.first())
+            if held.groups is not None:
+                entries = jnp.arange(size) < jnp.asarray(own_sizes)[held.groups][:, None]
+                numbers = (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
             return self.model.without_filling(numbers)
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             own = rows is not None or data.per_chain
-            return self._gradients(positions, data.used(held.shards, rows), held.row_weights, held.scale, own)
+            used = data.used(held.shards, rows)
+            return self._gradients(held.groups)(positions, used, held.row_weights, held.scale, own)
 
         local = Local(
             shape=(chains.shape[0], agents.shape[0], size),
@@ -310,6 +344,7 @@ class MeshSimulation:
             gradients=gradients,
             disagreement=lambda messages: self.exchange.disagreement(messages, tables),
             consensus_error=lambda positions: self._consensus_error(positions, held.is_agent),
+            private_start=self.parameters.private_start,
         )
         return run_segment(self.plan, sizes, self.dtype, local, state, first_step, num_steps, first_draw)
 
@@ -318,6 +353,40 @@ class MeshSimulation:
             return jax.lax.psum(jnp.where(is_agent[:, None], values, 0).sum(1), "agents")
 
         return jax.lax.psum(consensus_error(positions, self.plan.num_agents, total), "model")
+
+
+def own_part(problem: Problem, plan: Plan, layout: Layout, team: Team) -> Problem:
+    """The shards of this process, in line."""
+    require_replicas(problem, plan)
+    ranks = layout.ranks_of_process(team.index)
+    if problem.num_agents == plan.num_agents:
+        return problem.of_agents(layout.line[ranks].tolist())
+    if problem.num_agents == len(ranks) and problem.network_size == plan.num_agents:
+        return problem
+    raise ProblemError(
+        f"the problem has {problem.num_agents} shards but the graph has {plan.num_agents} agents: give "
+        "every agent one shard"
+    )
+
+
+def require_same_start(team: ProcessTeam, plan: Plan, settings: DeviceSettings | None) -> None:
+    """Check that all processes were started for the same run, by the same packages."""
+    team.require_same(
+        "another plan, version or setting",
+        _identity(plan, settings),
+        "start all processes with the same command, but for --process-id, and the same packages",
+    )
+
+
+def require_same_shapes(team: ProcessTeam, parameters: Parameters) -> None:
+    """Check that agents of several processes have parameters of the same shapes: one program serves them all."""
+    if team.size == 1:
+        return
+    remedy = "use one process, or the engine peers, for agents that differ"
+    digest = hashlib.sha256(repr((parameters.names, parameters.shapes, len(parameters.groups))).encode())
+    team.require_same("private parameters of other lengths", digest.digest(), remedy)
+    if parameters.groups:
+        raise MeshError(f"agents have private parameters of different lengths: {remedy}")
 
 
 def own_agents(plan: Plan, settings: DeviceSettings | None = None) -> np.ndarray:

@@ -1,7 +1,8 @@
 """What one agent computes in a round: the step of every engine (`kernel/step.py`), cut where messages travel.
 
 Noise and minibatches are derived from the round, so what is computed again after a restart is identical. A message
-leaves here as its arrays, in the order of its pytree; what they mean is the sampler's business.
+leaves here as its arrays, in the order of its pytree; what they mean is the sampler's business. It holds shared
+parameters only: private ones, in number the agent's own, never leave it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
 from consilience.kernel.rows import Rows
-from consilience.kernel.step import coefficients_of, completed, each, message_after, message_before
+from consilience.kernel.step import (
+    coefficients_of,
+    completed,
+    each,
+    message_after,
+    message_before,
+    shared_coefficients,
+)
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers import SpeaksFirst
@@ -56,11 +64,12 @@ class AgentStep:
         self.start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
         require_usable(problem, self.parameters, self.start[0], self._rows.stacked, [agent])
         self._gradients = network_gradients(problem, self.parameters)
+        self._private_start = self.parameters.private_start
         self._neighbours = _own_neighbours(weights, self.dtype)
         self.speaks_first = isinstance(plan.sampler, SpeaksFirst)
         self.prepare = jax.jit(self._before_mixing)
         self._finish, self._message = jax.jit(self._after_mixing), jax.jit(self._said)
-        self._position = jax.jit(each(plan.sampler.position))
+        self._position = jax.jit(each(plan.gossip.position))
         state = jax.eval_shape(self.initial_state)
         said = jax.eval_shape(self._said, state, jax.eval_shape(self._before_mixing, state, np.int32(0)))
         leaves, self._structure = jax.tree.flatten(said)
@@ -68,7 +77,7 @@ class AgentStep:
 
     def initial_state(self) -> Any:
         """The sampler's state in every chain before the first round."""
-        return each(self.plan.sampler.init)(self.start)
+        return each(self.plan.gossip.init)(self.start)
 
     def message(self, state: Any, prepared: Prepared | None = None) -> Arrays:
         """What the agent tells its neighbours; a sampler that speaks last needs what was prepared."""
@@ -81,7 +90,7 @@ class AgentStep:
 
     def edge_rate(self, prepared: Prepared) -> float | None:
         """By how much an edge moves the message in this round, if the sampler can do without one."""
-        rate = self.plan.sampler.edge_rate(prepared.coefficients)
+        rate = self.plan.gossip.edge_rate(shared_coefficients(prepared.coefficients, self._private_start))
         return None if rate is None else float(rate)
 
     def position(self, state: Any) -> np.ndarray:
@@ -99,8 +108,8 @@ class AgentStep:
 
     def _before_mixing(self, state: Any, k: Any) -> Prepared:
         """Coefficients, noise and gradient of round `k`."""
-        sampler, plan = self.plan.sampler, self.plan
-        numbers = coefficients_of(sampler, plan.num_agents, self.dtype, k)
+        sampler, plan = self.plan.gossip, self.plan
+        numbers = coefficients_of(sampler, plan.num_agents, self.dtype, k, self._private_start)
         noise = normals(self._keys[Purpose.NOISE], k[None], self.parameters.size, self.dtype)
         positions = each(sampler.position)(state)
         shards, row_weights, scale = self._rows.arrays
@@ -113,9 +122,11 @@ class AgentStep:
     def _said(self, state: Any, prepared: Prepared | None) -> Any:
         sampler = self.plan.sampler
         if isinstance(sampler, SpeaksFirst):
-            return message_before(sampler, state)
+            return message_before(sampler, state, self._private_start)
         assert prepared is not None
-        return message_after(sampler, state, prepared.gradient, prepared.coefficients, prepared.noise)
+        return message_after(
+            sampler, state, prepared.gradient, prepared.coefficients, prepared.noise, self._private_start
+        )
 
     def _after_mixing(self, state: Any, prepared: Prepared, message: Arrays, others: Arrays) -> Any:
         numbers, noise, gradient = prepared
@@ -126,7 +137,7 @@ class AgentStep:
         ]
         apart = jax.vmap(lambda own, seen: disagreement(own, seen, self._neighbours))(own, seen)
         said, apart = (jax.tree.unflatten(self._structure, leaves) for leaves in (own, apart))
-        return completed(self.plan.sampler, state, gradient, said, apart, numbers, noise)
+        return completed(self.plan.gossip, state, gradient, said, apart, numbers, noise, self._private_start)
 
 
 def _own_neighbours(weights: Mapping[int, float], dtype: Any) -> Neighbours:

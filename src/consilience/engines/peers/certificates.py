@@ -92,7 +92,7 @@ def _require_own(certificate: Path, key: Path, authority: Path, name: str) -> No
             f"{certificate} is the certificate of {', '.join(named) or 'nobody'}, not of {name}: carry over the one "
             "that belongs here"
         )
-    if not any(_signed_by(own, issuer) for issuer in issuers):
+    if not any(signed_by(own, issuer) for issuer in issuers):
         raise NetworkError(
             f"{certificate} was not signed by {authority}: both must come from the same `network init`"
         )
@@ -106,7 +106,8 @@ def _require_own(certificate: Path, key: Path, authority: Path, name: str) -> No
         log.warning("%s can be read by others on this machine: `chmod 600 %s` keeps it to its owner", key, key)
 
 
-def _signed_by(certificate: Any, issuer: Any) -> bool:
+def signed_by(certificate: Any, issuer: Any) -> bool:
+    """Whether one certificate was signed with the key of another."""
     from cryptography.exceptions import InvalidSignature
 
     try:

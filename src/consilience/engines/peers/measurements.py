@@ -15,6 +15,7 @@ from consilience.errors import NetworkError
 
 if TYPE_CHECKING:
     from consilience.engines.peers.node import Node
+    from consilience.engines.peers.unison_node import UnisonNode
 
 PHASES = ("publish", "gradient", "wait", "mix")
 """The parts of a round, in their order."""
@@ -41,14 +42,14 @@ class Stopwatch:
 class NodePage:
     """What Prometheus reads of a node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node | UnisonNode) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Any]:
         """The measurements as they are now."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        node = self._node
+        node, status = self._node, self._node.status()
 
         def counter(name: str, words: str, label: str, values: dict[str, float]) -> Any:
             family = CounterMetricFamily(f"consilience_{name}", words, labels=[label])
@@ -57,29 +58,32 @@ class NodePage:
             return family
 
         yield GaugeMetricFamily("consilience_agent", "Which agent of the plan this node is.", node.settings.agent)
-        yield GaugeMetricFamily("consilience_round", "Rounds that are complete.", node.rounds.round)
+        yield GaugeMetricFamily("consilience_round", "Rounds that are complete.", status["round"])
         yield GaugeMetricFamily("consilience_rounds_planned", "Rounds of the plan.", node.plan.num_steps)
-        yield GaugeMetricFamily("consilience_durable_round", "Up to where checkpoints reach.", node.rounds.durable)
+        yield GaugeMetricFamily("consilience_durable_round", "Up to where checkpoints reach.", status["durable"])
         seconds = node.phases.seconds
-        yield counter("phase_seconds", "Seconds spent in each part of rounds since the start.", "phase", seconds)
-        kinds = {kind: float(node.wire.counts[kind]) for kind in ("sent", "received", "rejected", "asked_for")}
+        if seconds:
+            yield counter("phase_seconds", "Seconds spent in each part of rounds since the start.", "phase", seconds)
+        counts = node.wire.all_counts()
+        kinds = {kind: float(counts[kind]) for kind in ("sent", "received", "rejected", "asked_for")}
         words = "Messages since the start; those asked for had not come by themselves."
         yield counter("messages", words, "kind", kinds)
-        sizes = {kind: float(node.wire.counts[f"bytes_{kind}"]) for kind in ("sent", "received")}
+        sizes = {kind: float(counts[f"bytes_{kind}"]) for kind in ("sent", "received")}
         yield counter("message_bytes", "Bytes of messages since the start.", "kind", sizes)
         up = GaugeMetricFamily("consilience_neighbour_up", "Whether a neighbour is here.", labels=["neighbour"])
-        for number in node.rounds.neighbours:
+        for number in node.neighbours:
             up.add_metric([str(number)], float(number in node.members.here))
         yield up
-        yield GaugeMetricFamily(
-            "consilience_distance_to_neighbours",
-            "Squared distance to the neighbours, mean over chains.",
-            node.distance,
-        )
+        if "distance_to_neighbours" in status:
+            yield GaugeMetricFamily(
+                "consilience_distance_to_neighbours",
+                "Squared distance to the neighbours, mean over chains.",
+                node.distance,
+            )
 
 
 @contextlib.contextmanager
-def served(place: str | None, node: Node) -> Iterator[None]:
+def served(place: str | None, node: Node | UnisonNode) -> Iterator[None]:
     """Serve a node's page at `host:port` while the context lasts; without a place, nothing."""
     if place is None:
         yield

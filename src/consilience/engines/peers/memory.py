@@ -72,6 +72,12 @@ class MemoryTransport:
         for _, handlers in self._network.reached(self._agent):
             handlers.receive(self._agent, content)
 
+    def send(self, neighbour: int, content: bytes) -> None:
+        """Hand a message to one neighbour, if it hears this agent."""
+        for number, handlers in self._network.reached(self._agent):
+            if number == neighbour:
+                handlers.receive(self._agent, content)
+
     def notify(self, content: bytes) -> None:
         """Hand a last word to all neighbours that hear this agent."""
         for _, handlers in self._network.reached(self._agent):

@@ -12,17 +12,19 @@ message is either what was expected or a `Rejected` with the reason. The decoder
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 VERSION = 3
-_LONGEST_HEADER = 512
+LONGEST_HEADER = 512
 LONGEST_LIFE = 2**62
+Header = TypeVar("Header")
+Found = TypeVar("Found")
 
 
 class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -86,7 +88,7 @@ class Codec:
     @cached_property
     def longest(self) -> int:
         """Bytes that a message has at most."""
-        return 4 + _LONGEST_HEADER + self._num_bytes
+        return 4 + LONGEST_HEADER + self._num_bytes
 
     @cached_property
     def _num_bytes(self) -> int:
@@ -115,15 +117,10 @@ class Codec:
         """The message in some bytes from `sender`, or why it is none."""
         content = bytes(payload)
         numbers = self._num_bytes
-        if len(content) > self.longest:
-            return Rejected(f"it is {len(content):,} bytes long, {self.longest:,} at most")
-        length = int.from_bytes(content[:4], "little")
-        if len(content) < 4 or length > _LONGEST_HEADER or 4 + length > len(content):
-            return Rejected("its header is no header")
-        try:
-            header = msgspec.msgpack.decode(content[4 : 4 + length], type=_Header)
-        except (msgspec.MsgspecError, RecursionError, ValueError):
-            return Rejected("its header is no header")
+        found = read_header(content, self.longest, _Header)
+        if isinstance(found, Rejected):
+            return found
+        header, length = found
         refused = self._refusal(header, sender)
         if refused is not None:
             return refused
@@ -142,17 +139,7 @@ class Codec:
 
     def decode_all(self, payload: Any, sender: int) -> list[Message | Rejected]:
         """The messages in what `join` made; after one that does not fit, nothing more is read."""
-        content = memoryview(bytes(payload))
-        found: list[Message | Rejected] = []
-        while content:
-            length = int.from_bytes(content[:4], "little")
-            if len(content) < 4 or length > len(content) - 4:
-                return [*found, Rejected("it ends early")]
-            found.append(self.decode(content[4 : 4 + length], sender))
-            if isinstance(found[-1], Rejected):
-                return found
-            content = content[4 + length :]
-        return found
+        return decode_each(payload, lambda one: self.decode(one, sender))
 
     @cached_property
     def _layout(self) -> list[tuple[tuple[int, ...], np.dtype[Any], int]]:
@@ -184,6 +171,34 @@ class Codec:
 
 def _shown(arrays: list[tuple[str, list[int]]]) -> str:
     return ", ".join(f"{dtype[:16]} {shape[:8]}" for dtype, shape in arrays[:4]) or "nothing"
+
+
+def read_header(content: bytes, longest: int, kind: type[Header]) -> tuple[Header, int] | Rejected:
+    """The header in front of some bytes and its length, or why there is none."""
+    if len(content) > longest:
+        return Rejected(f"it is {len(content):,} bytes long, {longest:,} at most")
+    length = int.from_bytes(content[:4], "little")
+    if len(content) < 4 or length > LONGEST_HEADER or 4 + length > len(content):
+        return Rejected("its header is no header")
+    try:
+        return msgspec.msgpack.decode(content[4 : 4 + length], type=kind), length
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return Rejected("its header is no header")
+
+
+def decode_each(payload: Any, decode: Callable[[Any], Found | Rejected]) -> list[Found | Rejected]:
+    """The messages in what `join` made; after one that does not fit, nothing more is read."""
+    content = memoryview(bytes(payload))
+    found: list[Found | Rejected] = []
+    while content:
+        length = int.from_bytes(content[:4], "little")
+        if len(content) < 4 or length > len(content) - 4:
+            return [*found, Rejected("it ends early")]
+        found.append(decode(content[4 : 4 + length]))
+        if isinstance(found[-1], Rejected):
+            return found
+        content = content[4 + length :]
+    return found
 
 
 def join(encoded: Iterable[bytes]) -> bytes:

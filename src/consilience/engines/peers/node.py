@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from consilience.engines.base import Alone, PlainForm, Segment, StateForm, Storage, Team, leaves_are_finite
+from consilience.engines.base import Alone, Gossiping, PlainForm, Segment, StateForm, Storage, Team, leaves_are_finite
 from consilience.engines.peers.agent_step import AgentStep, Prepared
 from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.measurements import Stopwatch
+from consilience.engines.peers.member import Member, Write
 from consilience.engines.peers.membership import Membership, names
 from consilience.engines.peers.messages import Codec
 from consilience.engines.peers.notices import Notice
@@ -36,11 +38,10 @@ from consilience.problems import Problem
 
 log = logging.getLogger("consilience.peers")
 _LONGEST_SEGMENT = 4096
-_TELL_SECONDS = 0.3
 DISTANCE = "distance_to_neighbours"
 
 
-class Node:
+class Node(Gossiping, Member[Wire]):
     """The stepper of one agent; `problem` holds its own shard alone.
 
     Args:
@@ -60,7 +61,7 @@ class Node:
         weights, continues = neighbours_of(plan, settings.agent), settings.on_loss == "continue"
         self.step = AgentStep(problem, plan, settings.agent, weights)
         self.parameters = self.step.parameters
-        if continues and plan.sampler.edge_rate(plan.sampler.coefficients(0, plan.num_agents)) is None:
+        if continues and plan.gossip.edge_rate(plan.gossip.coefficients(0, plan.num_agents)) is None:
             raise NetworkError(
                 f'the sampler {plan.sampler.kind} cannot do without an edge: set on_loss = "wait" in the node\'s file'
             )
@@ -81,8 +82,6 @@ class Node:
         )
         self.form: StateForm = PlainForm(self.initial_state())
         self.phases, self.distance, self.pace = Stopwatch(), float("nan"), Pace(self.time)
-        self.notice: Notice | None = None
-        """Why the network cannot continue, if somebody said so."""
         self.stop, self._left = threading.Event(), threading.Event()
 
     def connect(self, connect: Connect, first_round: int, state: NodeState | None) -> None:
@@ -104,33 +103,6 @@ class Node:
         elif notice.agent in self.rounds.neighbours and self.rounds.edges.is_up(notice.agent):
             log.error("agent %d cannot continue: %s", notice.agent, notice.reason)
             self.rounds.edges.lose(notice.agent)
-
-    def stop_for(self, notice: Notice) -> None:
-        """Stop, since the network cannot continue; the first reason counts."""
-        if self.notice is None:
-            self.notice = notice
-            log.error("agent %d stops: %s", self.settings.agent, self.told)
-        self.stop.set()
-
-    @property
-    def told(self) -> str:
-        """Why the network cannot continue."""
-        if self.notice is None:
-            return ""
-        whose = "" if self.notice.agent == self.settings.agent else f"agent {self.notice.agent} cannot continue: "
-        return f"{whose}{self.notice.reason}"
-
-    def spread(self, connect: Connect, seconds: float) -> None:
-        """Tell the neighbours why the network cannot continue, until each has said it too or so long has passed."""
-        assert self.notice is not None
-        self.time.beside(lambda: self.wire.open(connect))  # beside: a relay that is away would hold it up
-        deadline = self.time.now() + seconds
-        while self.time.now() < deadline:
-            self.wire.tell(self.notice)
-            self.time.sleep(threading.Event(), _TELL_SECONDS)
-            if self.wire.told_by.issuperset(self.rounds.neighbours):
-                break
-        self.wire.close()
 
     # --- a stepper ---------------------------------------------------------------------------------------------
 
@@ -284,22 +256,29 @@ class Node:
             "start the nodes again; without a copy, move the run directories of all agents away and start anew"
         )
 
+    # --- what is kept beside checkpoints -----------------------------------------------------------------------
+
+    @property
+    def oldest_kept(self) -> int:
+        """No message before this round is kept."""
+        return self.rounds.outbox.oldest
+
+    def save_kept(self, path: Path, first: int, last: int, write: Write) -> None:
+        """Write the messages of some rounds."""
+        self.rounds.outbox.save(path, range(first, last), write)
+
+    def load_kept(self, path: Path) -> None:
+        """Read them back."""
+        self.rounds.outbox.load(path)
+
+    def will_not_fall_behind(self, step: int) -> None:
+        """Let neighbours forget what came before."""
+        self.rounds.durable = step
+
     def finish(self) -> None:
         """Tell the neighbours that all rounds are made."""
         self.rounds.round = self.rounds.durable = self.plan.num_steps
         self.wire.say_done()
-
-    def linger(self, seconds: float) -> list[int]:
-        """Serve neighbours that are not done for so long; those that are still not done."""
-        deadline = self.time.now() + seconds
-        while self.time.now() < deadline and not self.stop.is_set():
-            for number in self._not_done():
-                if self.wire.ask_json(number, "status").get("done") is True:
-                    self.members.done.add(number)
-            if not self._not_done():
-                return []
-            self.time.sleep(self.stop, 0.3)
-        return self._not_done()
 
     def _not_done(self) -> list[int]:
         """The neighbours that may still need messages of this node."""

@@ -67,7 +67,7 @@ class Rejoining:
         if mine is None:
             return False
         wish = wire.codec.encode(Message(wire.agent, first, own, mine.ledger, rounds.heard(), mine.life, mine.known))
-        answer = wire.ask(number, f"edge/{wire.agent}", wish)
+        answer = wire.ask(number, f"edge/{wire.agent}", content=wish)
         found = wire.codec.decode(answer, number) if answer else None
         theirs, their_round = None, 0
         if isinstance(found, Message) and found.round == first:

@@ -131,6 +131,8 @@ def _access_control(plan: Plan) -> dict[str, Any]:
         for number in neighbours_of(plan, agent):
             its_edge = f"ask {number} for the edge to {agent}"
             rules.append(rule(its_edge, "ingress", ["query"], f"{ROOT}/{number}/edge/{agent}"))
-            granted += [f"ask {number}", f"hear {number}", its_edge]
+            its_own = f"hear what {number} sends {agent} alone"
+            rules.append(rule(its_own, "ingress", ["declare_subscriber"], f"{ROOT}/{number}/to/{agent}"))
+            granted += [f"ask {number}", f"hear {number}", its_edge, its_own]
         used[f"agent-{agent}"] = granted
     return access_control(rules, used)

@@ -1,4 +1,4 @@
-"""What a node asks of its connections: publish a message, hear the neighbours', ask one of them something.
+"""What a node asks of its connections: publish a message or send it to one, hear the neighbours', ask them something.
 
 `zenoh_transport.py` is the real one; `memory.py` joins nodes of one process, for tests.
 """
@@ -19,7 +19,7 @@ class Handlers:
     """What a node does with what arrives; called from other threads.
 
     Attributes:
-        receive: called with a neighbour's number and the bytes of its message.
+        receive: called with a neighbour's number and the bytes of its message, to all or to this node alone.
         answer: called with what a neighbour asks for (`since/7`) and what it sends along; returns bytes or `None`.
         change: called when a neighbour comes (`True`) or goes.
         notice: called with a neighbour's number and the bytes of its last word.
@@ -38,6 +38,9 @@ class Transport(Protocol):
 
     def publish(self, content: bytes) -> None:
         """Send a message to all neighbours that are connected."""
+
+    def send(self, neighbour: int, content: bytes) -> None:
+        """Send a message to one neighbour, if it is connected; no other gets it."""
 
     def notify(self, content: bytes) -> None:
         """Send a last word to all neighbours that are connected."""

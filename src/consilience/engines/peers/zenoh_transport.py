@@ -1,8 +1,9 @@
 """A node's connections to its neighbours, by Zenoh: publish a message, receive theirs, ask for one that was missed.
 
 Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
-`edge/N` (asked by agent N alone: use a lost edge again), `status` and `plan` (asked for), `notice` (a last word, why
-the network cannot continue), `alive` (a token that vanishes with the process). There is no scouting: a node connects
+`to/N` (heard by agent N alone), `totals/K`, `part/K` and `keys` (sums and mask keys, asked for), `edge/N` (asked by
+agent N alone: use a lost edge again), `status` and `plan` (asked for), `notice` (a last word, why the network cannot
+continue), `alive` (a token that vanishes with the process). There is no scouting: a node connects
 to the neighbours of its plan, or to the relay, and to nobody else. With TLS both sides of a connection show a
 certificate of the network's authority, and access control by the name in it lets a neighbour speak under its own name
 only, and hear only what this node says. A relay speaks for all neighbours: it has checked their names.
@@ -73,18 +74,26 @@ class ZenohTransport:
             f"{own}/message", congestion_control=zenoh.CongestionControl.BLOCK, express=True
         )
 
+        self._direct = {
+            number: self._session.declare_publisher(
+                f"{own}/to/{number}", congestion_control=zenoh.CongestionControl.BLOCK, express=True
+            )
+            for number in settings.neighbours
+        }
+
         def reply(query: Any) -> None:
             sent = b"" if query.payload is None else query.payload.to_bytes()
             content = handlers.answer(str(query.key_expr).removeprefix(f"{own}/"), sent)
             if content is not None:
                 query.reply(query.key_expr, content)
 
-        asked = ("since/*", "edge/*", "status", "plan")
+        asked = ("since/*", "edge/*", "totals/*", "part/*", "keys", "status", "plan")
         self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
         for number in settings.neighbours:
             heard, seen, told = self._reactions(number, handlers)
             key = f"{ROOT}/{number}"
             self._declared.append(self._session.declare_subscriber(f"{key}/message", heard))
+            self._declared.append(self._session.declare_subscriber(f"{key}/to/{settings.agent}", heard))
             self._declared.append(self._session.declare_subscriber(f"{key}/notice", told))
             self._declared.append(self._session.liveliness().declare_subscriber(f"{key}/alive", seen, history=True))
         self._declared.append(self._session.liveliness().declare_token(f"{own}/alive"))
@@ -107,6 +116,11 @@ class ZenohTransport:
         """Send a message to all neighbours that are connected; what does not reach them they ask for."""
         with contextlib.suppress(self._zenoh.ZError):  # closed meanwhile, to connect anew
             self._publisher.put(content)
+
+    def send(self, neighbour: int, content: bytes) -> None:
+        """Send a message to one neighbour, if it is connected; what does not reach it, it asks for."""
+        with contextlib.suppress(self._zenoh.ZError):  # closed meanwhile, to connect anew
+            self._direct[neighbour].put(content)
 
     def notify(self, content: bytes) -> None:
         """Send a last word to all neighbours that are connected."""
@@ -218,9 +232,10 @@ def _access_control(settings: NodeSettings) -> dict[str, Any]:
         rules.append(rule(f"hear {number}", "ingress", SPOKEN, theirs))
         rules.append(rule(f"ask {number}", "egress", HEARD, theirs))
         rules.append(rule(f"give {number} its edge", "ingress", ["query"], f"{own}/edge/{number}"))
+        rules.append(rule(f"send {number} its own", "ingress", ["declare_subscriber"], f"{own}/to/{number}"))
         name = f"agent-{number}" if settings.relay is None else RELAY
         used.setdefault(name, ["speak", "be heard"]).extend(
-            (f"hear {number}", f"ask {number}", f"give {number} its edge")
+            (f"hear {number}", f"ask {number}", f"give {number} its edge", f"send {number} its own")
         )
     if settings.relay is None:
         rules.append(rule("status", "ingress", ["query"], f"{own}/status"))
@@ -230,8 +245,9 @@ def _access_control(settings: NodeSettings) -> dict[str, Any]:
 
 
 def open_keys(agent: int) -> list[str]:
-    """What all neighbours of an agent may hear and ask for; the key `edge/N` is for neighbour N alone."""
-    return [f"{ROOT}/{agent}/{what}" for what in ("message", "alive", "notice", "status", "plan", "since/*")]
+    """What all neighbours of an agent may hear and ask for; `edge/N` and `to/N` are for neighbour N alone."""
+    heard, asked = ("message", "alive", "notice"), ("status", "plan", "since/*", "totals/*", "part/*", "keys")
+    return [f"{ROOT}/{agent}/{what}" for what in (*heard, *asked)]
 
 
 def rule(name: str, flow: str, messages: list[str], *keys: str) -> dict[str, Any]:

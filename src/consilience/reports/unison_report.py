@@ -1,0 +1,121 @@
+"""What the report of a run in unison shows: the posterior, the chains, what the warm-up found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from consilience.reports import tables
+from consilience.reports.figures import COLOURS, pretty, small_axes, styled
+from consilience.reports.page import Section
+from consilience.reports.tables import Table, shown
+from consilience.runs import RunDirectory
+from consilience.runs.summary import evenly, flat_draws
+
+_MOST_ROWS = 200
+
+
+def posterior_table(summary: Mapping[str, Any], most: int = _MOST_ROWS) -> Table:
+    """Means, 95 % intervals and mixing, a row for each parameter."""
+    some_private = any("agent" in row for row in summary["posterior"])
+    columns = {
+        "": "parameter", **({"agent": "agent"} if some_private else {}), "mean": "mean", "sd": "standard_deviation",
+        "2.5 %": "low", "97.5 %": "high", "ESS": "ess", "tail ESS": "ess_tail", "R-hat": "rhat",
+    }  # fmt: skip
+    rows = [
+        {**row, **_to_the_point(row), "agent": str(row.get("agent", "all"))} for row in summary["posterior"][:most]
+    ]
+    return tables.rows(rows, columns)
+
+
+def _to_the_point(row: Mapping[str, Any]) -> dict[str, str]:
+    """A parameter's numbers with as many decimals as three digits of its spread have, and R-hat with three."""
+    found = {} if row["rhat"] is None else {"rhat": f"{row['rhat']:.3f}"}
+    spread = row["standard_deviation"]
+    if not spread or not np.isfinite(spread):
+        return found
+    decimals = 2 - math.floor(math.log10(spread))
+    if 0 <= decimals <= 6:
+        found |= {name: f"{row[name]:,.{decimals}f}" for name in ("mean", "standard_deviation", "low", "high")}
+    return found
+
+
+def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
+    """The posterior with its table, the chains, and what the warm-up found."""
+    summary = run.summary
+    more = len(summary["posterior"]) - _MOST_ROWS
+    posterior = Section(
+        "Posterior",
+        "All agents hold these draws, given the data of all of them. One line a chain."
+        + (f" The first {_MOST_ROWS} parameters; summary.json has {more:,} more." if more > 0 else ""),
+        {"marginals": chain_marginals(run)} if with_marginals else {},
+        posterior_table(summary),
+    )
+    traces = Section("Chains", "Every draw, a colour for each chain.", {"traces": chain_traces(run)})
+    return [posterior, traces, _sampler(summary)]
+
+
+def _sampler(summary: Mapping[str, Any]) -> Section:
+    found = summary["adaptation"]
+    facts = {
+        "step size": found.get("step_size"),
+        "mass": found.get("mass"),
+        "longest trajectory": found.get("longest_trajectory"),
+        "acceptance rate": summary["acceptance_rate"],
+        "sums over the network": summary["evaluations"],
+        "hops of each": summary["hops"],
+        "rounds for an effective draw": summary["rounds_per_effective_draw"],
+        "divergences": summary["divergences"],
+        "mean depth": summary["depth"] or None,
+        "BFMI, lowest of the chains": min(summary["bfmi"], default=None),
+    }
+    rows = [{"what": what, "value": shown(value)} for what, value in facts.items() if value is not None]
+    text = "Found by the warm-up, from sums over the network; nothing was set by hand."
+    return Section("The sampler", " ".join([text, *(f"Note: {one}." for one in summary["warnings"])]), {},
+                   tables.rows(rows, {"": "what", "value": "value"}))  # fmt: skip
+
+
+def chain_marginals(run: RunDirectory) -> Figure:
+    """The marginal density of up to eight parameters, one line a chain."""
+    draws, names = _draws(run, 8)
+    figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
+    for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
+        values = draws[..., column]
+        low, high = np.quantile(values, (0.001, 0.999))
+        edges = np.linspace(low, high, 41)
+        for chain in range(len(values)):
+            height, _ = np.histogram(values[chain], edges, density=True)
+            axis.stairs(height, edges, color=COLOURS[chain % len(COLOURS)], linewidth=1.1, alpha=0.8)
+        axis.set_title(pretty(name))
+        axis.set_yticks([])
+    return figure
+
+
+def chain_traces(run: RunDirectory) -> Figure:
+    """Up to three parameters, every chain."""
+    draws, names = _draws(run, 3)
+    chosen = evenly(draws.shape[1], 1500)
+    with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
+        axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+        for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
+            for chain in range(len(draws)):
+                line = draws[chain, chosen, column]
+                label = f"chain {chain}"
+                axis.plot(chosen, line, color=COLOURS[chain % len(COLOURS)], linewidth=0.6, alpha=0.7, label=label)
+            axis.set_ylabel(pretty(name))
+        axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+        axes[-1].set_xlabel("draw")
+        figure.set_layout_engine("tight")
+    return figure
+
+
+def _draws(run: RunDirectory, most: int) -> tuple[np.ndarray, list[str]]:
+    """Draws of the first agent that is here, `(chains, draws, size)`; shared ones are everybody's."""
+    draws, names = flat_draws(run, np.array([0]))
+    there = [place for place in range(len(names)) if np.isfinite(draws[..., place]).all()]
+    chosen = [there[place] for place in evenly(len(there), most)]
+    return draws[:, 0][..., chosen], [names[place] for place in chosen]

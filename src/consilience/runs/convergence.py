@@ -1,0 +1,137 @@
+"""Has a run converged? The rule, when to look, and the verdict in words.
+
+A run has converged if for every parameter, at every agent, R-hat is at most 1.01 and there are at least 400 effective
+draws (Vehtari et al., 2021). R-hat cannot see what no chain has visited: chains that all sit in one of several modes
+look converged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from consilience.diagnostics.convergence import effective_draws, rhat
+from consilience.runs.directory import RunDirectory
+
+RHAT_GOAL, ESS_GOAL = 1.01, 400.0
+_FIRST_LOOK, _GROWTH, _UNIT = 200, 1.25, 50
+_MOST_DIVERGING = 0.01
+_LEAST_BFMI = 0.3
+
+
+def looks(num_warmup: int) -> Iterator[int]:
+    """The steps after which a run looks whether its draws suffice: after 200 draws, and then ever more of them.
+
+    >>> from itertools import islice
+    >>> list(islice(looks(1000), 5))
+    [1200, 1250, 1350, 1450, 1600]
+    """
+    draws = _FIRST_LOOK
+    while True:
+        yield num_warmup + draws
+        draws = math.ceil(draws * _GROWTH / _UNIT) * _UNIT
+
+
+class Standing(NamedTuple):
+    """How far the draws so far are from the goals, for the worst parameter that is stored here."""
+
+    worst_rhat: float
+    fewest_effective: float
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether they meet them."""
+        return self.worst_rhat <= RHAT_GOAL and self.fewest_effective >= ESS_GOAL
+
+
+def standing(run: RunDirectory) -> Standing:
+    """Where the draws so far stand; what cannot be told is no number, and not enough."""
+    draws = run.draws
+    worst, fewest = [1.0], [math.inf]
+    for name in draws.attrs["parameters"]:
+        values = draws[name].to_numpy()
+        for entry in columns(values, "agent" in draws[name].dims):
+            if np.isfinite(entry).all():
+                worst.append(float(rhat(entry[..., None])[0]))
+                fewest.append(float(effective_draws(entry[..., None])[0]))
+    return Standing(float(np.max(worst)), float(np.min(fewest)))  # numpy keeps what is no number
+
+
+def is_enough(run: RunDirectory) -> bool:
+    """Whether the draws so far meet the goals, for every parameter that is stored here."""
+    return standing(run).is_enough
+
+
+def columns(values: np.ndarray, with_agents: bool) -> Iterator[np.ndarray]:
+    """Each entry of a variable at each agent, `(chains, draws)`."""
+    if with_agents:
+        for agent in range(values.shape[1]):
+            yield from columns(values[:, agent], False)
+        return
+    for place in np.ndindex(*values.shape[2:]):
+        yield values[(slice(None), slice(None), *place)]
+
+
+def shortcomings(rows: Iterable[Mapping[str, Any]], diverging: float = 0.0) -> list[str]:
+    """Why a run has not converged, from its rows of `parameter`, `agent`, `rhat` and `ess`; nothing if it has."""
+    found = list(rows)
+    reasons = []
+    known = [row for row in found if row["rhat"] is not None and row["ess"] is not None]
+    if len(known) < len(found):
+        fixed = next(row for row in found if row["rhat"] is None or row["ess"] is None)
+        reasons.append(f"{_name(fixed)} does not move, or has too few draws to tell")
+    if known:
+        worst = max(known, key=lambda row: row["rhat"])
+        if worst["rhat"] > RHAT_GOAL:
+            reasons.append(f"R-hat of {_name(worst)} is {worst['rhat']:.3g}, {RHAT_GOAL} at most is wanted")
+        fewest = min(known, key=lambda row: row["ess"])
+        if fewest["ess"] < ESS_GOAL:
+            reasons.append(
+                f"{_name(fewest)} has {fewest['ess']:,.0f} effective draws, {ESS_GOAL:.0f} at least are wanted"
+            )
+    if diverging > _MOST_DIVERGING:
+        reasons.append(f"{100 * diverging:.1f} % of the draws diverged")
+    return reasons
+
+
+def verdict(converged: bool | None, why_not: Sequence[str], rows: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The verdict in words."""
+    if converged is None:
+        return f"Not a sample of the posterior: {'; '.join(why_not)}."
+    if not converged:
+        return f"Not converged: {'; '.join(why_not)}."
+    found = list(rows)
+    worst, fewest = max(row["rhat"] for row in found), min(row["ess"] for row in found)
+    return (
+        f"Converged: R-hat is at most {worst:.3f} and there are at least {fewest:,.0f} effective draws, for every "
+        "parameter at every agent."
+    )
+
+
+def warnings_of(divergences: int, bfmi: Sequence[float], deepest: float) -> list[str]:
+    """What users of NUTS and HMC want to be told, and what to do."""
+    found = []
+    if divergences:
+        found.append(
+            f"{divergences:,} draws diverged: the posterior has places that the step size cannot follow; try "
+            "target_acceptance 0.95, or other coordinates (a non-centred hierarchy)"
+        )
+    if any(value < _LEAST_BFMI for value in bfmi):
+        found.append(
+            f"BFMI is {min(bfmi):.2f}, below {_LEAST_BFMI}: the energy moves slowly, as with heavy tails or funnels; "
+            "other coordinates help"
+        )
+    if deepest > 0.05:
+        found.append(
+            f"{100 * deepest:.0f} % of the trajectories reached the largest depth: they would have gone further; a "
+            "larger max_depth or a dense mass helps"
+        )
+    return found
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    agent = row.get("agent")
+    return row["parameter"] + (f" at agent {agent}" if isinstance(agent, int) else "")

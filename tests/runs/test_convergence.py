@@ -1,0 +1,46 @@
+"""The rule by which a run has converged, and its words."""
+
+import itertools
+
+from consilience.runs.convergence import looks, shortcomings, verdict, warnings_of
+
+
+def row(parameter="w", rhat=1.001, ess=1000.0, **more):
+    return {"parameter": parameter, "rhat": rhat, "ess": ess, **more}
+
+
+def test_looks_grow_and_are_whole_draws():
+    found = list(itertools.islice(looks(60), 20))
+    assert found[0] == 260
+    assert all(1 < (after - 60) / (before - 60) <= 1.5 for before, after in itertools.pairwise(found))
+
+
+def test_good_rows_have_no_shortcoming():
+    rows = [row(), row("z", agent=0)]
+    assert shortcomings(rows) == []
+    assert verdict(True, [], rows).startswith("Converged: R-hat is at most 1.001")
+
+
+def test_each_shortcoming_names_the_worst():
+    assert shortcomings([row(), row("z", rhat=1.2, agent=3)]) == [
+        "R-hat of z at agent 3 is 1.2, 1.01 at most is wanted"
+    ]
+    (few,) = shortcomings([row(ess=399.4), row("v", ess=12.0)])
+    assert few == "v has 12 effective draws, 400 at least are wanted"
+    (fixed,) = shortcomings([row(), row("v", rhat=None, ess=None)])
+    assert fixed.startswith("v does not move")
+    (diverged,) = shortcomings([row()], diverging=0.02)
+    assert diverged == "2.0 % of the draws diverged"
+    assert shortcomings([row()], diverging=0.01) == []
+    assert verdict(False, [few, diverged]) == f"Not converged: {few}; {diverged}."
+    assert verdict(None, ["the temperature is 0"]).startswith("Not a sample of the posterior")
+
+
+def test_warnings_come_with_a_remedy():
+    assert warnings_of(0, [1.0, 0.9], 0.0) == []
+    divergences, energy, depth = warnings_of(3, [0.2, 0.9], 0.5)
+    assert "3 draws diverged" in divergences
+    assert "target_acceptance" in divergences
+    assert "0.20" in energy
+    assert "50 %" in depth
+    assert "max_depth" in depth

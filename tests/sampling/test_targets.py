@@ -1,0 +1,103 @@
+"""Targets become plans: which sampler, from what is said, and what does not go together."""
+
+import pytest
+
+import consilience as cs
+from consilience.errors import PlanError
+from consilience.sampling.targets import Wishes, main_plan
+
+SHARED, OWN = "tests.sampling.test_targets:shared", "tests.sampling.test_targets:own"
+NUTS = cs.Plan(problem="gmm", graph=cs.graphs.ring(5), sampler=cs.nuts(), num_draws=50, seed=3)
+DULA = cs.Plan(problem="gmm", graph=cs.graphs.ring(5), sampler=cs.dula(1e-3, 0.2), num_steps=70, seed=3)
+loaded = []
+
+
+def shared(num_agents, agent):
+    loaded.append(agent)
+    if agent == 0:
+        raise FileNotFoundError("rows of another site")
+    return cs.models.linear_regression([([[1.0], [2.0]], [1.0, 2.0])])
+
+
+def own(num_agents):
+    from tests.hierarchical import sites
+
+    return sites([3] * num_agents)
+
+
+def resolved(target, **wishes):
+    return main_plan(target, Wishes(**{"num_agents": 3, **wishes})).plan
+
+
+@pytest.mark.parametrize(
+    ("target", "wishes", "kind"),
+    [
+        (SHARED, {}, "nuts"),
+        (OWN, {}, "hmc"),
+        (OWN, {"sampler": "nuts"}, "nuts"),
+        (SHARED, {"entries": {"num_draws": 100, "masked": False, "summation": "flood"}}, "nuts"),
+        (SHARED, {"numbers": {"target_acceptance": 0.9}}, "nuts"),
+        (SHARED, {"num_steps": 100, "numbers": {"step_size": 1e-3}}, "dula"),
+        ("gmm", {}, "dula"),
+        ("gmm", {"sampler": "nuts"}, "nuts"),
+    ],
+)
+def test_the_sampler_follows_from_what_is_said(target, wishes, kind):
+    plan = resolved(target, **wishes)
+    assert (plan.sampler.kind, plan.graph.name, plan.num_agents) == (kind, "ring", 3)
+    for name, value in {**wishes.get("entries", {}), **wishes.get("numbers", {})}.items():
+        assert getattr(plan, name, None) == value or name in type(plan.sampler).model_fields
+    assert plan.stops_itself == (kind != "dula" and "entries" not in wishes)
+
+
+def test_one_agents_rows_decide_and_no_others_are_loaded():
+    loaded.clear()
+    resolved(SHARED)
+    assert loaded == [0, 1]  # the first's are not here
+    loaded.clear()
+    resolved(SHARED, sampler="nuts")
+    assert loaded == []
+    with pytest.raises(PlanError, match="name it, with --sampler nuts"):
+        resolved(SHARED, num_agents=1)
+
+
+def test_ragged_agents_of_a_loader_keep_their_own_starts():
+    from consilience.experiments import import_problem
+
+    whole = import_problem("examples.hospitals:hospital", 3)
+    assert [len(init(None)["ward"]) for init in whole.inits] == [4, 7, 5]
+    assert import_problem("examples.hospitals:problem", None).fingerprint() == whole.fingerprint()
+
+
+def test_plan_files_change_their_sampler_and_length(tmp_path):
+    for name, plan in {"nuts": NUTS, "dula": DULA}.items():
+        (tmp_path / f"{name}.toml").write_text(plan.to_toml())
+    wishes = Wishes(entries={"num_draws": 80})
+    assert main_plan(str(tmp_path / "nuts.toml"), wishes).plan == NUTS.replace(num_draws=80)
+    wishes = Wishes(sampler="nuts", entries={"num_draws": 50})
+    assert main_plan(str(tmp_path / "dula.toml"), wishes).plan == NUTS
+    wishes = Wishes(sampler="dula", num_steps=40, entries={"burn_in": 10})
+    plan = main_plan(str(tmp_path / "nuts.toml"), wishes).plan
+    assert (plan.sampler.kind, plan.num_steps, plan.burn_in, plan.num_draws, plan.seed) == ("dula", 40, 10, None, 3)
+    with pytest.raises(PlanError, match="say how many with --steps"):
+        main_plan(str(tmp_path / "nuts.toml"), Wishes(sampler="dula"))
+
+
+@pytest.mark.parametrize(
+    ("target", "wishes", "words"),
+    [
+        (SHARED, {"num_steps": 5, "entries": {"num_draws": 9}}, "--draws is for samplers that tune themselves"),
+        (SHARED, {"num_steps": 5}, "--steps and --step-size"),
+        (SHARED, {"sampler": "nuts", "num_steps": 5}, "in place of --steps take --warmup and --draws"),
+        (SHARED, {"sampler": "hmc", "auto": True}, "hmc tunes itself: leave out --auto"),
+        (SHARED, {"sampler": "nuts", "entries": {"batch_size": 2}}, "leave out --batch-size"),
+        (SHARED, {"sampler": "nuts", "entries": {"dtype": "float32"}}, "needs double precision"),
+        (SHARED, {"sampler": "nuts", "numbers": {"friction": 2}}, "--friction is not for the sampler nuts"),
+        ("gmm", {"entries": {"masked": False}}, "--unmasked is for samplers that tune themselves"),
+        ("digits", {"sampler": "nuts"}, "has minibatches of 32 rows, and nuts needs the gradients of all rows"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_a_remedy(target, wishes, words):
+    with pytest.raises(PlanError) as error:
+        resolved(target, **wishes)
+    assert words in str(error.value)
