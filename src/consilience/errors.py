@@ -111,6 +111,10 @@ class Disagreement(Retry):
     """This agent found that another took different decisions; it has told all to repeat the draw."""
 
 
+class NewEpoch(ConsilienceError):  # noqa: N818 - it is no error
+    """Agents were lost or are back: all agree on who takes part before they continue."""
+
+
 class Stopped(ConsilienceError):  # noqa: N818 - it is no error
     """A node was told to stop while it waited for others."""
 

@@ -22,6 +22,8 @@ from consilience.plans import Plan
 from consilience.problems import Problem
 
 T = TypeVar("T")
+MOST_ATTEMPTS = 2**12
+"""How often the agents of a network in unison may repeat moves in one epoch."""
 
 
 class Segment(NamedTuple):

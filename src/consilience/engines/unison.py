@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.engines.base import Alone, Segment, StateForm, Storage, Team
+from consilience.engines.base import MOST_ATTEMPTS, Alone, Segment, StateForm, Storage, Team
 from consilience.engines.spreading import Agents, Buffers, OneDevice, Spread
 from consilience.errors import PlanError, ProblemError
 from consilience.kernel.gradients import network_potentials
@@ -92,7 +92,11 @@ def require_sampler(problem: Problem, plan: Plan) -> Unison:
 
 
 class Replicas:
-    """Moves all chains; `problem` holds the shards of the agents that are here."""
+    """Moves all chains; `problem` holds the shards of the agents that are here.
+
+    In an epoch after the first, which begins when agents were lost or are back, chains have other random numbers, and
+    `start` says around which positions `(chains, agents here, size)` they begin.
+    """
 
     block_steps = 1
     segment_seconds = 0.4
@@ -105,8 +109,10 @@ class Replicas:
         root: int,
         rows: Rows | None = None,
         spread: Spread | None = None,
+        epoch: int = 0,
+        start: np.ndarray | None = None,
     ) -> None:
-        self.problem, self.plan, self.place, self.root = problem, plan, place, root
+        self.problem, self.plan, self.place, self.root, self.epoch = problem, plan, place, root, epoch
         self.spread = spread or OneDevice()
         self.uses_up_state = self.spread.uses_up_state
         self.sampler = require_sampler(problem, plan)
@@ -114,7 +120,7 @@ class Replicas:
         self.parameters = Parameters.of(problem, np.float64)
         self._rows = rows or Rows(problem, plan, jnp.float64)
         self._windows = schedule(plan.num_warmup or 0)
-        start = self.team.attempt(self._usable_start)
+        start = self.team.attempt(self._usable_start) if start is None else start
         self._held, self._start = self._put(start)
         self.max_steps = self._moves_at_once()
         private = self.parameters.private
@@ -278,8 +284,9 @@ class Replicas:
         )  # fmt: skip
 
     def _keys(self, step: Any, attempt: Any = 0) -> Keys:
-        """The keys of a move; where agents had to repeat one, as another attempt, it gets others."""
+        """The keys of a move; as another attempt, or in another epoch, it gets others."""
         keys = Keys(*chain_keys(self.plan.seed, Purpose.MOVE, self.plan.num_chains, step))
+        attempt = self.epoch * MOST_ATTEMPTS + attempt
         again = jax.tree.map(
             lambda key: jax.vmap(lambda one: jax.random.fold_in(one, attempt))(key.reshape(-1)).reshape(key.shape),
             keys,

@@ -2,12 +2,14 @@
 
 import logging
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import consilience as cs
 from consilience.engines.peers.memory import MemoryNetwork
+from consilience.engines.peers.participants import Participants
 from consilience.engines.peers.sum_messages import Label, Phase, SumMessage
 from consilience.engines.peers.sums import Place, Sums
 from consilience.engines.peers.transport import Handlers
@@ -64,7 +66,7 @@ def test_another_number_of_words_is_an_error():
 
 
 def test_a_later_epoch_is_an_error_and_an_earlier_one_is_nothing():
-    node = Scripted(epoch=4)
+    node = Scripted(graph=replace(Participants.everybody(PAIR), epoch=4))
     node.hear(0, Phase.PART, FIRST._replace(epoch=3), range(6))
     assert node.sums.lines.counts["outdated"] == 1
     node.hear(0, Phase.PART, FIRST._replace(epoch=5), range(6))

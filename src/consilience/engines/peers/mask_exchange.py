@@ -87,10 +87,13 @@ class MaskExchange:
             if self._missing() and self._clock.now() - told_at >= _TELL_SECONDS:
                 told_at = self._clock.now()
                 log.info("agent %d waits for the mask keys of %s", self.agent, names(missing[:10]))
+        self.share_with(self._partners)
+
+    def share_with(self, agents: Collection[int]) -> None:
+        """Make the masks with some agents, whose keys are known."""
         run, key = self._registry.run, self._key
         self._masks = Masks(self.agent, {
-            partner: shared_secret(key, self._known[partner][0], run, self.agent, partner)
-            for partner in self._partners
+            partner: shared_secret(key, self._known[partner][0], run, self.agent, partner) for partner in agents
         })  # fmt: skip
 
     def _require_going_on(self, stop: threading.Event) -> None:

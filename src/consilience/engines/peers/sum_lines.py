@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from consilience.engines.peers.census import Census, Statement
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.mailbox import MOST_BYTES
 from consilience.engines.peers.messages import Rejected, join
@@ -29,6 +30,8 @@ log = logging.getLogger("consilience.peers")
 _SLOWEST_LINE = 125_000  # bytes a second, with which an answer must still come in time
 _LEAST_SECONDS = 2.0
 _LONGEST_NUMBER = 20
+QUESTION = "census"
+"""By which a neighbour asks for all statements of the latest census."""
 
 
 class Answer(NamedTuple):
@@ -53,13 +56,25 @@ class SumLines:
         codec: of the run.
         epoch: of the network; messages of an earlier one are dropped.
         clock: of the node.
+        census: agrees on who takes part when somebody is lost, if agents continue then.
     """
 
-    def __init__(self, agent: int, neighbours: Collection[int], codec: SumCodec, epoch: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        agent: int,
+        neighbours: Collection[int],
+        codec: SumCodec,
+        epoch: int,
+        clock: Clock,
+        census: Census | None = None,
+    ) -> None:
         self.agent, self.neighbours, self.codec, self.epoch = agent, list(neighbours), codec, epoch
         self.transport: Transport | None = None
         self.log, self.inbox, self.retries = TotalsLog(), SumInbox(self.neighbours, clock), Retries()
         self.counts: Counter[str] = Counter()
+        self.census = census
+        if census is not None:
+            census.wake = self.inbox.wake
         self.rejected: Callable[[int, Rejected], None] = self._log_rejected
         """Called with a neighbour's number and why its message was not taken."""
         self.part: SumMessage | None = None
@@ -103,9 +118,13 @@ class SumLines:
         """Ask a neighbour for the result of an operation and later ones, and take in what it answers."""
         transport = self.transport
         said = None if transport is None else transport.ask(neighbour, f"{what}/{label.number}", self._ask_seconds)
+        if said is not None and self.census is not None:
+            self.census.heard(neighbour)
         if said is None:
             return Answer(None, came=False)
         self.counts["asked"] += 1
+        if said == GONE and self.census is not None:
+            self.census.call(self.census.epoch + 1)  # what was missed cannot be replayed: begin anew with the others
         if said == GONE:
             return Answer(None, gone=True)
         at, has_it = None, False
@@ -117,20 +136,36 @@ class SumLines:
             self._take(neighbour, one)
         return Answer(at, has_it)
 
+    def ask_census(self, neighbour: int) -> bool:
+        """Ask a neighbour for the statements it knows, and hear them; whether it answered."""
+        transport = self.transport
+        said = None if transport is None else transport.ask(neighbour, QUESTION, self._ask_seconds)
+        for one in self.codec.decode_all(said or b"", neighbour):
+            if isinstance(one, SumMessage) and one.phase == Phase.CENSUS:
+                self._hear(neighbour, one)
+        return said is not None
+
     # --- listening ---------------------------------------------------------------------------------------------
 
     def receive(self, number: int, content: bytes) -> None:
         """Take in what a neighbour sent."""
         self.counts["received"] += 1
         self.counts["bytes_received"] += len(content)
-        if number in self.inbox.latest:
-            for one in self.codec.decode_all(content, number):
+        for one in self.codec.decode_all(content, number):
+            if isinstance(one, SumMessage) and one.phase == Phase.CENSUS:
+                self._hear(number, one)
+            elif number in self.inbox.latest:
                 self._take(number, one)
 
     def _take(self, number: int, found: SumMessage | Rejected) -> None:
         if isinstance(found, Rejected):
             self.counts["rejected"] += 1
             self.rejected(number, found)
+        elif found.phase == Phase.CENSUS:
+            self._hear(number, found)
+        elif found.label.epoch > self.epoch and self.census is not None:
+            if found.label.epoch > self.census.epoch:  # the others went on without this node, which was away
+                self.census.call(found.label.epoch + 1)
         elif found.label.epoch > self.epoch:
             self.inbox.failure = SumError(
                 f"agent {number} is in epoch {found.label.epoch} and agent {self.agent} in epoch {self.epoch}: the "
@@ -148,12 +183,32 @@ class SumLines:
                 self.send(number, [self._repeated()])
             self.inbox.put(found)
 
+    def _hear(self, number: int, found: SumMessage) -> None:
+        """Take in a statement, and pass on what is news."""
+        census = self.census
+        if census is None:
+            return
+        statement = Statement.of(found)
+        news = census.hear(statement, direct=statement.agent == number)
+        if statement.epoch < census.epoch:
+            self.send(number, [one.message() for one in census.statements()])
+        self.say(news, but=number)
+
+    def say(self, statements: list[Statement], but: int | None = None) -> None:
+        """Send statements to all neighbours of the network as planned, lost ones too: they may be back."""
+        for number in () if self.census is None else self.census.neighbours:
+            if number != but:
+                self.send(number, [one.message() for one in statements])
+
     def _log_rejected(self, number: int, found: Rejected) -> None:
         if self.counts["rejected"] == 1:
             log.warning("a message of agent %d was rejected: %s", number, found.reason)
 
     def answer(self, what: str, content: bytes = b"") -> bytes | None:
         """Answer a neighbour; `None` if the question is none of these."""
+        if what == QUESTION:
+            statements = [] if self.census is None else self.census.statements()
+            return join(self.codec.encode(one.message()._replace(sender=self.agent)) for one in statements)
         kind, _, word = what.partition("/")
         if kind not in ("totals", "part") or not (word.isascii() and word.isdigit() and len(word) < _LONGEST_NUMBER):
             return None

@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from consilience.engines.base import MOST_ATTEMPTS
 from consilience.engines.peers.messages import LONGEST_HEADER, Rejected, decode_each, read_header
 from consilience.errors import SumError
 
 VERSION = 1
-MOST_ATTEMPTS, MOST_DRAWS, MOST_OPERATIONS = 2**12, 2**31, 2**20
+MOST_DRAWS, MOST_OPERATIONS = 2**31, 2**20
 MOST_EPOCHS = 2**32
 LONGEST_DIGEST = 16
 _LARGEST_NUMBER = MOST_ATTEMPTS * MOST_DRAWS * MOST_OPERATIONS
@@ -49,6 +50,8 @@ class Phase(IntEnum):
     """Where the sender is; its words are the kind of its operation and how many words that has."""
     RETRY = 5
     """Which draws were repeated, one for each attempt after the first."""
+    CENSUS = 6
+    """What an agent says about its neighbours, before an epoch begins: version, step, and whom it has lost."""
 
 
 UNKNOWN = int(Phase.AT)
@@ -151,7 +154,7 @@ class SumCodec:
     @cached_property
     def longest(self) -> int:
         """Bytes that a message has at most."""
-        return 4 + LONGEST_HEADER + 8 * max(self.most_words, MOST_ATTEMPTS)
+        return 4 + LONGEST_HEADER + 8 * max(self.most_words, MOST_ATTEMPTS, 2 + self.num_agents)
 
     def encode(self, message: SumMessage) -> bytes:
         """A message as bytes."""
@@ -181,6 +184,8 @@ class SumCodec:
         phase = Phase(header.phase)
         if phase == Phase.RETRY and words.size and int(words.max()) >= MOST_DRAWS:
             return Rejected("it repeats draws that are none")
+        if phase == Phase.CENSUS and (int(words[1]) >= MOST_DRAWS or (words[2:] >= self.num_agents).any()):
+            return Rejected("its statement names a step or an agent that is none")
         return SumMessage(
             sender, phase, Label.of(header.epoch, header.number), words, header.digest, header.durable, header.origin
         )
@@ -206,8 +211,9 @@ class SumCodec:
             return Rejected(f"its durable number {header.durable} is not before its number {header.number}")
         if len(header.digest) > LONGEST_DIGEST:
             return Rejected(f"its digest has {len(header.digest)} bytes, {LONGEST_DIGEST} at most")
-        most = {Phase.AT: 2, Phase.RETRY: MOST_ATTEMPTS}.get(Phase(header.phase), self.most_words)
-        least = 2 if header.phase == Phase.AT else 0
+        limits = {Phase.AT: 2, Phase.RETRY: MOST_ATTEMPTS, Phase.CENSUS: 2 + self.num_agents}
+        most = limits.get(Phase(header.phase), self.most_words)
+        least = 2 if header.phase in (Phase.AT, Phase.CENSUS) else 0
         if not least <= header.size <= most:
             return Rejected(f"it announces {header.size} words, {most:,} at most")
         return None

@@ -17,7 +17,7 @@ from consilience.engines.peers.membership import names
 from consilience.engines.peers.sum_inbox import is_about, kind_of, size_of
 from consilience.engines.peers.sum_lines import Answer, SumLines
 from consilience.engines.peers.sum_messages import Label, Phase, SumMessage
-from consilience.errors import Disagreement, Retry, Stopped, SumError
+from consilience.errors import Disagreement, NewEpoch, Retry, Stopped, SumError
 
 log = logging.getLogger("consilience.peers")
 _TELL_SECONDS = 10.0
@@ -52,6 +52,8 @@ class Waiting:
         """Whether the node was restarted and others may be ahead of it."""
         self._told_at = float("-inf")
         self._times_gone = 0
+        self.may_lose = False
+        """Whether a neighbour that stays silent may be lost: not before all have begun together."""
 
     def require_going_on(self, label: Label) -> None:
         """Check that nobody wants this node to stop, or to go back."""
@@ -59,9 +61,15 @@ class Waiting:
             raise Stopped(f"agent {self.lines.agent} was told to stop in {label}")
         if self.lines.inbox.failure is not None:
             raise self.lines.inbox.failure
+        if self._census_is_called():
+            raise NewEpoch(f"agents agree on who takes part; agent {self.lines.agent} was in {label}")
         draw = self._goes_back(label)
         if draw is not None:
             raise Retry(draw, label.attempt + 1)
+
+    def _census_is_called(self) -> bool:
+        census = self.lines.census
+        return census is not None and census.epoch > self.lines.epoch
 
     def known(self, operation: Operation) -> SumMessage | None:
         """The operation's result if somebody told it; after a restart the neighbours are asked for it first."""
@@ -100,7 +108,7 @@ class Waiting:
 
         def over() -> bool:
             return (
-                ready() or inbox.result(phase) is not None or inbox.failure is not None
+                ready() or inbox.result(phase) is not None or inbox.failure is not None or self._census_is_called()
                 or self._goes_back(label) is not None or (inbox.passed_by() and not hurried)
             )  # fmt: skip
 
@@ -129,6 +137,8 @@ class Waiting:
         answers = {}
         for number in numbers:
             answers[number] = answer = self.lines.ask(number, what, label)
+            if not answer.came and self.may_lose and self.lines.census is not None:
+                self.lines.census.heard_nothing(number)
             self.require_going_on(label)
             ahead = answer.at is not None and answer.at > label and answer.at.attempt == label.attempt
             if ahead and not answer.has_it:

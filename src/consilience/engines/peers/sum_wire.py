@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from consilience.engines.peers.census import Census
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.connections import Connections
 from consilience.engines.peers.mailbox import MOST_BYTES
@@ -36,14 +37,20 @@ class SumWire(Connections):
         super().__init__(agent, run, members.neighbours, members, entries, clock, most, longest)
         self._sums: Sums | None = None
         self._masks: MaskExchange | None = None
+        self._census: Census | None = None
 
-    def join(self, sums: Sums, masks: MaskExchange | None) -> None:
-        """Serve these sums and masks."""
-        self._sums, self._masks = sums, masks
+    def join(self, sums: Sums, masks: MaskExchange | None, census: Census | None = None) -> None:
+        """Serve these sums and masks; the census hears of neighbours that are back."""
+        self._sums, self._masks, self._census = sums, masks, census
         sums.attach(self)
         sums.lines.rejected = self._rejected
         if masks is not None:
             masks.rejected = self._rejected
+
+    def _change(self, number: int, here: bool) -> None:
+        super()._change(number, here)
+        if here and self._census is not None:
+            self._census.returned(number)
 
     def _rejected(self, number: int, found: Rejected) -> None:
         self.counts["rejected"] += 1

@@ -23,7 +23,9 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from consilience.engines.peers.census import Census
 from consilience.engines.peers.clock import Clock, SteadyClock
+from consilience.engines.peers.participants import Participants
 from consilience.engines.peers.sum_checks import NUM_CHECKS, require_words, with_checks, without_checks
 from consilience.engines.peers.sum_lines import SumLines
 from consilience.engines.peers.sum_messages import LONGEST_DIGEST, UNKNOWN, Label, Phase, SumCodec, SumMessage
@@ -31,7 +33,6 @@ from consilience.engines.peers.sum_waiting import Operation, Waiting
 from consilience.engines.peers.transport import Transport
 from consilience.errors import SumError
 from consilience.graphs import Graph
-from consilience.graphs.spanning import NOBODY, spanning_tree
 
 Algorithm = Literal["tree", "flood"]
 
@@ -56,12 +57,13 @@ class Sums:
 
     Args:
         agent: the node's number.
-        graph: who talks to whom.
+        network: who talks to whom, or who takes part in an epoch.
         run: the run's identity, a digest of its plan.
         most_words: that an operation has at most.
         algorithm: `tree` or `flood`; the same at all agents.
         masks: hide the own part; at all agents or at none.
-        epoch: of the network.
+        census: agrees on who takes part when somebody is lost; without one, all wait for everybody.
+        num_agents: of the whole network as planned; by default those that take part.
         clock: by which the node waits.
         ask_seconds: how long it waits before it asks for what is missing.
         stop: set by whoever wants it to end; it then raises `Stopped`.
@@ -70,33 +72,34 @@ class Sums:
     def __init__(
         self,
         agent: int,
-        graph: Graph,
+        network: Graph | Participants,
         run: str,
         most_words: int,
         *,
         algorithm: Algorithm = "tree",
         masks: Masking | None = None,
-        epoch: int = 0,
+        census: Census | None = None,
+        num_agents: int | None = None,
         clock: Clock | None = None,
         ask_seconds: float = 0.5,
         stop: threading.Event | None = None,
     ) -> None:
-        tree = spanning_tree(graph)
-        self.agent, self.num_agents, self.algorithm, self.masks = agent, graph.num_agents, algorithm, masks
-        self.parent = None if tree.parent[agent] == NOBODY else tree.parent[agent]
-        self.children = tree.children[agent]
-        neighbours = sorted({*graph.edges[(graph.edges == agent).any(1)].ravel().tolist()} - {agent})
+        who = Participants.everybody(network) if isinstance(network, Graph) else network
+        self.participants, self.num_agents = who, len(who.agents)
+        self.agent, self.algorithm, self.masks = agent, algorithm, masks
+        self.parent, self.children = who.parent(agent), who.children(agent)
         kind = f"{run} {algorithm} {'plain' if masks is None else 'masked'}"
-        codec = SumCodec(kind, graph.num_agents, most_words + NUM_CHECKS)
-        self.lines = SumLines(agent, neighbours, codec, epoch, clock or SteadyClock())
+        codec = SumCodec(kind, num_agents or self.num_agents, most_words + NUM_CHECKS)
+        self.lines = SumLines(agent, who.neighbours(agent), codec, who.epoch, clock or SteadyClock(), census)
         self.lines.parent = self.parent
         self.waiting = Waiting(self.lines, clock or SteadyClock(), ask_seconds, stop or threading.Event())
+        self.waiting.may_lose = who.epoch > 0
         self._most_words = most_words
         self.durable = 0
         """This node will never fall back behind this number."""
         self.settled = Place(0, ())
         """The latest start of a draw to which nobody goes back any more: what a checkpoint may hold."""
-        self._label = Label(epoch, 0, 0, 0)
+        self._label = Label(who.epoch, 0, 0, 0)
         self._digest = b""
 
     # --- a node's part -----------------------------------------------------------------------------------------
@@ -111,6 +114,7 @@ class Sums:
         self.lines.retries.merge(place.retries)
         self.lines.log.begin_at(label.number)
         self.durable, self.settled, self._label = label.number, place, label
+        self.waiting.may_lose = True
         self._stand(label, UNKNOWN, 0)
         self.waiting.behind = bool(self.lines.neighbours)
 
@@ -237,6 +241,7 @@ class Sums:
         lines.durable_everywhere = max(lines.durable_everywhere, found.durable)
         lines.log.forget_before(lines.durable_everywhere)
         lines.counts["operations"] += 1
+        self.waiting.may_lose = True
         self._label = label._replace(operation=label.operation + 1)
         self._label.require_possible()
         self._stand(self._label, UNKNOWN, 0)

@@ -65,17 +65,24 @@ class TotalsLog:
             self.oldest = number
 
     def save(
-        self, path: Path, since: int, before: int, codec: SumCodec, write: Callable[[Path, bytes], None]
+        self,
+        path: Path,
+        since: int,
+        before: int,
+        codec: SumCodec,
+        write: Callable[[Path, bytes], None],
+        epoch: int = 0,
     ) -> None:
         """Write the results from `since` to before `before` to a file: what a restarted node could not compute."""
         with self._lock:
             since = max(since, self.oldest)
             wanted = [self._kept[one] for one in sorted(self._kept) if since <= one < before]
-        content = since.to_bytes(8, "little") + join(codec.encode(one._replace(durable=0)) for one in wanted)
+        start = since.to_bytes(8, "little") + epoch.to_bytes(8, "little")
+        content = start + join(codec.encode(one._replace(durable=0)) for one in wanted)
         write(path, hashlib.sha256(content).digest() + content)
 
-    def load(self, path: Path, codec: SumCodec, agent: int) -> None:
-        """Read back what `save` wrote, on top of what there is; begin with the latest file."""
+    def load(self, path: Path, codec: SumCodec, agent: int, epoch: int = 0) -> None:
+        """Read back what `save` wrote in an epoch, on top of what there is; begin with the latest file."""
         try:
             whole = path.read_bytes()
         except OSError as error:
@@ -83,7 +90,9 @@ class TotalsLog:
         content = whole[32:]
         if hashlib.sha256(content).digest() != whole[:32]:
             raise RunError(f"the totals in {path} are damaged: {_REMEDY}")
-        for one in codec.decode_all(content[8:], agent):
+        if int.from_bytes(content[8:16], "little") != epoch:
+            return  # nobody returns to an earlier epoch
+        for one in codec.decode_all(content[16:], agent):
             if isinstance(one, Rejected):
                 raise RunError(f"the totals in {path} are none of this run's ({one.reason}): {_REMEDY}")
             self.keep(one)

@@ -9,6 +9,11 @@ A step is a move of all chains. Around it:
 
 If agents took different decisions in a move, all go back to its start and repeat it with other random numbers
 (`Retry`). A checkpoint holds the replica that all have adopted; a node that restarts replays the totals it missed.
+
+If an agent is lost and agents continue without one, those that are left agree on who takes part (`census.py`). A new
+epoch begins: chains start again around the last common draw, where nobody has evaluated anything yet (otherwise the
+difference of two totals would be what the lost agent had added), warm up again, and sample the posterior of those
+that take part; their draws say so. An agent that comes back joins in the same way.
 """
 
 from __future__ import annotations
@@ -17,61 +22,42 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.engines.base import Alone, PlainForm, Segment, StateForm, Team
+from consilience.engines.base import Alone, Segment, StateForm, Team
+from consilience.engines.peers.census import Census
 from consilience.engines.peers.clock import Clock, SteadyClock
+from consilience.engines.peers.held import CommonWords, Held, HeldForm
 from consilience.engines.peers.mask_exchange import MaskExchange
 from consilience.engines.peers.mask_keys import Registry
 from consilience.engines.peers.masks import require_enough
 from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.member import Member, Write
-from consilience.engines.peers.membership import Membership
+from consilience.engines.peers.membership import Membership, names
+from consilience.engines.peers.notices import Notice
+from consilience.engines.peers.participants import Participants
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
 from consilience.engines.peers.sum_messages import Label
 from consilience.engines.peers.sum_wire import SumWire
 from consilience.engines.peers.sums import Place, Sums
 from consilience.engines.peers.transport import Connect
 from consilience.engines.unison import MEASURED, Buffers, Make, Replicas
-from consilience.errors import NetworkError, Retry, Stopped, SumError
-from consilience.graphs.spanning import centre
+from consilience.errors import NewEpoch, Retry, Stopped, SumError
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.samplers.transitions.replica import Replica, private_leaves
+from consilience.samplers.transitions.replica import Replica
 
 log = logging.getLogger("consilience.peers")
 _SAY_SECONDS = 10.0
 _LONGEST_SEGMENT = 4096
 _DIGEST_BYTES = 16
 _IN_TURN: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False}
-
-
-class Held(NamedTuple):
-    """A replica at the start of a step, and which moves were repeated by then."""
-
-    replica: Replica
-    retries: tuple[int, ...] = ()
-
-
-class HeldForm(PlainForm):
-    """How it is written to a checkpoint: the replica's arrays; the moves that were repeated are noted."""
-
-    def content(self, state: Held) -> list[np.ndarray]:
-        """The replica's arrays."""
-        return super().content(state.replica)
-
-    def note(self, state: Held) -> dict[str, Any]:
-        """Their digest, and the moves that were repeated."""
-        return {**super().note(state), "retries": list(state.retries)}
-
-    def restored(self, arrays: list[Any], note: dict[str, Any]) -> Held:
-        """Both together."""
-        return Held(super().restored(arrays, note), tuple(note["retries"]))
 
 
 class OverNetwork:
@@ -117,34 +103,35 @@ class UnisonNode(Member[SumWire]):
 
     def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None) -> None:
         self.problem, self.plan, self.settings, self.time = problem, plan, settings, clock or SteadyClock()
-        if settings.on_loss == "continue":
-            raise NetworkError(
-                f'the sampler {plan.sampler.kind} needs all agents: set on_loss = "wait" in the node\'s file, or '
-                "take a sampler by gossip (dula), which can do without one"
-            )
+        self.continues = settings.on_loss == "continue"
         self.masked = plan.num_agents > 2 if plan.masked is None else plan.masked
         if self.masked:
             require_enough(plan.num_agents)
-        self.agent, self.root = settings.agent, centre(plan.graph)
-        self.replicas = Replicas(problem, plan, OverNetwork(settings.agent, self._total), self.root)
-        self.parameters, self.storage = self.replicas.parameters, self.replicas.storage
+        self.agent, self.participants = settings.agent, Participants.everybody(plan.graph)
+        self.place = OverNetwork(settings.agent, self._total)
+        self.replicas = Replicas(problem, plan, self.place, self.participants.root)
+        self.parameters = self.replicas.parameters
+        self.storage = self.replicas.storage._replace(presence=self.continues)
         blank = jax.eval_shape(self.replicas.initial_state)
         self.form: StateForm = HeldForm(blank)
-        self._own = jax.tree.leaves(private_leaves(blank))
+        self._words = CommonWords(blank)
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.members = Membership(settings.agent, neighbours_of(plan, settings.agent), plan.num_agents)
         self.stop = threading.Event()
         self.run = " ".join([plan.digest(), settings.on_loss])
-        leaves = zip(jax.tree.leaves(blank), self._own, strict=True)
-        state_words = sum(int(np.prod(leaf.shape)) for leaf, own in leaves if not own)
         self._most_words = max(
-            state_words, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
+            self._words.size, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
         )
         self.wire = SumWire(settings.agent, self.run, self.members, self._entries(), self.time, self._longest())
-        self.wire.status, self.wire.told = self.status, self.stop_for
+        self.wire.status, self.wire.told = self.status, self._hear
+        self.census = (
+            Census(self.agent, plan.graph, settings.patience, self.time, settings.ask_seconds)
+            if self.continues else None
+        )  # fmt: skip
         self.sums: Sums | None = None
+        self._masks: MaskExchange | None = None
         self.round, self.attempt, self.done = 0, 0, False
-        self._met: tuple[int, int] | None = None
+        self._met: tuple[int, int, int] | None = None
         self._current: Held | None = None
         self._places: dict[int, Place] = {}
         self._raised: Exception | None = None
@@ -161,22 +148,42 @@ class UnisonNode(Member[SumWire]):
 
     def connect(self, connect: Connect, first_step: int, state: Held | None) -> None:
         """Join the network, to continue with a step."""
-        masks = self._mask_exchange()
-        sums = self.sums = Sums(
-            self.agent, self.plan.graph, self.run, self._most_words, algorithm=self.plan.summation or "tree",
-            masks=masks, clock=self.time, ask_seconds=self.settings.ask_seconds, stop=self.stop,
-        )  # fmt: skip
+        self._masks = self._mask_exchange()
         self.round, self._current = first_step, state
-        if state is not None and (first_step or state.retries):
-            place = Place(first_step, state.retries)
-            sums.start_at(place)
-            self.attempt, self._places = len(state.retries), {first_step: place}
-        for path in self._kept_files:
-            sums.lines.log.load(path, sums.lines.codec, self.agent)
-        self.wire.join(sums, masks)
+        place = None
+        if state is not None:
+            if state.participants is not None:
+                self._take_part(state.participants, state.replica)
+            if first_step or state.retries:
+                place = Place(self._move(first_step), state.retries)
+                self.attempt, self._places = len(state.retries), {first_step: place}
+        self._make_sums(place)
         self.wire.open(connect)
-        if masks is not None:
-            masks.collect(self.wire, self.settings.ask_seconds, self.stop)
+        if self._masks is not None:
+            self._masks.collect(self.wire, self.settings.ask_seconds, self.stop)
+            self._share_masks()
+
+    def _make_sums(self, place: Place | None = None) -> Sums:
+        """Sums with those who take part, from a place in their history."""
+        sums = self.sums = Sums(
+            self.agent, self.participants, self.run, self._most_words, algorithm=self.plan.summation or "tree",
+            masks=self._masks, census=self.census, num_agents=self.plan.num_agents, clock=self.time,
+            ask_seconds=self.settings.ask_seconds, stop=self.stop,
+        )  # fmt: skip
+        if place is not None:
+            sums.start_at(place)
+        for path in self._kept_files:
+            sums.lines.log.load(path, sums.lines.codec, self.agent, self.participants.epoch)
+        self.wire.join(sums, self._masks, self.census)
+        return sums
+
+    def _hear(self, notice: Notice) -> None:
+        """Take a last word: stop, or continue without the one that said it."""
+        if self.census is None or notice.ends_all or self.round == 0:
+            self.stop_for(notice)
+        elif notice.agent in self.census.neighbours:
+            log.error("agent %d cannot continue: %s", notice.agent, notice.reason)
+            self.census.lose(notice.agent)
 
     _kept_files: tuple[Path, ...] = ()
 
@@ -197,6 +204,8 @@ class UnisonNode(Member[SumWire]):
     def finish(self) -> None:
         """Say that all steps are made."""
         self.done = True
+        if self.census is not None:
+            self.census.leave()
 
     # --- a stepper ---------------------------------------------------------------------------------------------
 
@@ -217,20 +226,92 @@ class UnisonNode(Member[SumWire]):
         self.replicas.compile()
 
     def advance(self, state: Held, first_step: int, num_steps: int) -> tuple[Held, Segment]:
-        """Make moves with all others; fewer if the node is told to stop meanwhile."""
+        """Make moves with all others; fewer if the node is told to stop meanwhile, or agents were lost."""
         made: list[Buffers] = []
         step, self._current = first_step, state
         try:
             while len(made) < num_steps and not self.stop.is_set():
-                self._current, buffers = self._moved(self._current, step)
+                try:
+                    self._current, buffers = self._moved(self._current, self._move(step))
+                except NewEpoch:
+                    if not made:  # otherwise what was made comes first, and the epoch with the next call
+                        first_step = step = self._begin_epoch(step)
+                    break
                 made.append(buffers)
                 step += 1
-                self.round, self._places[step] = step, self._sums.settled
-                self._say(step)
+                self._arrive(step)
         except Stopped:
             pass
         together = jax.tree.map(lambda *parts: np.concatenate(parts), *made) if made else self._nothing()
-        return self._current, self.replicas.segment(first_step, len(made), together)
+        segment = self.replicas.segment(first_step, len(made), together)
+        if self.continues:
+            present = np.tile(self.participants.present(self.plan.num_agents), (len(segment.draws), 1))
+            segment = segment._replace(present=present)
+        return self._current, segment
+
+    def _arrive(self, step: int) -> None:
+        self.round, self._places[step] = step, self._sums.settled
+        self._say(step)
+
+    def _move(self, step: int) -> int:
+        """The number of the move that a step is, within its epoch; those before it warm up."""
+        who = self.participants
+        return step if who.epoch == 0 else step - max(who.step, self.plan.burn_in) + self.plan.burn_in
+
+    # --- when agents were lost, or are back ----------------------------------------------------------------------
+
+    def _begin_epoch(self, step: int) -> int:
+        """Agree on who takes part, and warm up with these; the step to continue with."""
+        assert self.census is not None
+        while True:
+            who = self.census.agree(step, self._sums.lines, self.stop)
+            self._require_hidden(who)
+            try:
+                self._warm_up_with(who)
+            except NewEpoch:
+                continue
+            return max(who.step, self.plan.burn_in)
+
+    def _require_hidden(self, who: Participants) -> None:
+        """Masks hide nothing between two: an agent must not be unmasked because others were lost."""
+        if self.masked and len(who.agents) == 2:
+            raise SumError(
+                f"only {names(who.agents)} are left, and masks hide nothing between two: bring others back and start "
+                "these nodes again, or begin a new run with masked = false if both may see each other's gradients"
+            )
+
+    def _warm_up_with(self, who: Participants) -> None:
+        """Begin an epoch from its source's replica, around which chains start again; all warm-up moves of it."""
+        held, self.attempt, self._kept_files = self._current, 0, ()
+        assert held is not None
+        self.participants = who
+        self.members.count_present(who.present(self.plan.num_agents), who.step)
+        self._make_sums()
+        self._share_masks()
+        replica = self._adopted(0, held.replica, who.source, who.digest())
+        self._take_part(who, replica)
+        held, self._places = Held(replica, (), who), {}
+        for move in range(self.plan.burn_in):
+            held, _ = self._moved(held, move)
+            self._say(move)
+        self._current = held
+        self._arrive(max(who.step, self.plan.burn_in))
+
+    def _take_part(self, who: Participants, replica: Replica) -> None:
+        """Sample with those who take part from now on: the prior is shared out among them."""
+        self.participants, split = who, self.parameters.num_shared
+        shared = np.broadcast_to(np.asarray(replica.shared)[:, None], (self.plan.num_chains, 1, split))
+        start = np.concatenate([shared, np.asarray(replica.private)], -1)
+        problem = replace(self.problem, network_size=len(who.agents))
+        self.replicas = Replicas(problem, self.plan, self.place, who.root, epoch=who.epoch, start=start)
+        self.replicas.compile()
+
+    def _share_masks(self) -> None:
+        if self._masks is not None:
+            who = self.participants
+            self._masks.share_with(who.partners(self.agent) if len(who.agents) > 1 else ())
+
+    # --- a move --------------------------------------------------------------------------------------------------
 
     def _nothing(self) -> Buffers:
         """What no move leaves behind."""
@@ -241,49 +322,47 @@ class UnisonNode(Member[SumWire]):
             {name: np.zeros((0, chains)) for name in MEASURED},
         )  # fmt: skip
 
-    def _moved(self, held: Held, step: int) -> tuple[Held, Buffers]:
-        """One move that all agents made alike, adopted by all."""
+    def _moved(self, held: Held, move: int) -> tuple[Held, Buffers]:
+        """A replica after a move that all agents made alike, adopted by all."""
         replica, moved, buffers = held.replica, None, None
         while True:
             try:
                 if moved is None:
-                    replica = self._together(step, replica)
-                    moved, buffers = self._run(replica, step)
-                after = self._together(step + 1, moved)
+                    replica = self._together(move, replica)
+                    moved, buffers = self._run(replica, move)
+                after = self._together(move + 1, moved)
                 assert buffers is not None
-                return Held(after, self._sums.settled.retries), buffers
+                return held._replace(replica=after, retries=self._sums.settled.retries), buffers
             except Retry as retry:
-                if retry.draw < step:
+                if retry.draw < move:
                     raise SumError(
-                        f"agent {self.agent} is asked to repeat step {retry.draw:,}, which is final: its run "
+                        f"agent {self.agent} is asked to repeat move {retry.draw:,}, which is final: its run "
                         "directory was replaced by another one's; restore it"
                     ) from None
                 self.attempt = retry.attempt
-                moved = moved if retry.draw > step else None
+                moved = moved if retry.draw > move else None
 
-    def _together(self, step: int, replica: Replica) -> Replica:
-        """The root's replica at the start of a step, with this agent's own part; nothing to do if all have met."""
-        if self._met == (step, self.attempt):
+    def _together(self, move: int, replica: Replica) -> Replica:
+        """The root's replica at the start of a move, with this agent's own part; nothing to do if all have met."""
+        if self._met == (self.participants.epoch, move, self.attempt):
             return replica
-        sums, leaves = self._sums, jax.tree.leaves(replica)
-        sums.begin_draw(step, self.attempt)
-        common = [np.asarray(leaf) for leaf, own in zip(leaves, self._own, strict=True) if not own]
-        words = np.concatenate([_to_words(leaf) for leaf in common])
-        adopted = sums.total(words if self.agent == self.root else np.zeros_like(words))
-        sums.starts_from(hashlib.sha256(adopted.tobytes()).digest()[:_DIGEST_BYTES])
-        self._met = (step, self.attempt)
-        parts = iter(np.split(adopted, np.cumsum([leaf.size for leaf in common])[:-1]))
-        found = [
-            leaf if own else jnp.asarray(_from_words(next(parts), np.asarray(leaf)))
-            for leaf, own in zip(leaves, self._own, strict=True)
-        ]
-        return jax.tree.unflatten(jax.tree.structure(replica), found)
+        return self._adopted(move, replica, self.participants.root)
 
-    def _run(self, replica: Replica, step: int) -> tuple[Replica, Buffers]:
+    def _adopted(self, move: int, replica: Replica, giver: int, digest: bytes = b"") -> Replica:
+        """The replica of one agent, adopted by all, with this agent's own part."""
+        sums = self._sums
+        sums.begin_draw(move, self.attempt, digest)
+        words = self._words.of(replica)
+        adopted = sums.total(words if self.agent == giver else np.zeros_like(words))
+        sums.starts_from(hashlib.sha256(adopted.tobytes()).digest()[:_DIGEST_BYTES])
+        self._met = (self.participants.epoch, move, self.attempt)
+        return self._words.adopted(replica, adopted)
+
+    def _run(self, replica: Replica, move: int) -> tuple[Replica, Buffers]:
         """The compiled move; what stopped it inside a sum is raised as it was."""
         self._raised = None
         try:
-            return self.replicas.moved(replica, step, 1, self.attempt)
+            return self.replicas.moved(replica, move, 1, self.attempt)
         except Exception:
             if self._raised is not None:
                 raise self._raised from None
@@ -315,11 +394,12 @@ class UnisonNode(Member[SumWire]):
         while True:
             assert self._current is not None
             try:
-                self._current = self._current._replace(replica=self._together(self.round, self._current.replica))
+                replica = self._together(self._move(self.round), self._current.replica)
+                self._current = self._current._replace(replica=replica)
                 return int(self._sums.total(np.array([not satisfied], np.uint64))[0]) == 0
             except Retry as retry:
                 self.attempt = retry.attempt
-            except Stopped:
+            except (NewEpoch, Stopped):
                 return False
 
     def found(self, state: Held) -> dict[str, Any]:
@@ -337,18 +417,20 @@ class UnisonNode(Member[SumWire]):
     # --- what is kept beside checkpoints -----------------------------------------------------------------------
 
     def _number(self, step: int) -> int:
-        place = self._places.get(step, Place(step, ()))
+        place = self._places.get(step, Place(max(0, self._move(step)), ()))
         return Label(0, len(place.retries), place.draw, 0).number
 
     @property
     def oldest_kept(self) -> int:
         """Every agent has a checkpoint past this step."""
-        return Label.of(0, self._sums.lines.durable_everywhere).draw
+        return Label.of(0, self._sums.lines.durable_everywhere).draw - self._move(0)
 
     def save_kept(self, path: Path, first: int, last: int, write: Write) -> None:
         """Write the totals of some steps."""
         sums = self._sums
-        sums.lines.log.save(path, self._number(first), self._number(last), sums.lines.codec, write)
+        sums.lines.log.save(
+            path, self._number(first), self._number(last), sums.lines.codec, write, self.participants.epoch
+        )
 
     def load_kept(self, path: Path) -> None:
         """Have them read back when the node joins; the latest first."""
@@ -356,8 +438,13 @@ class UnisonNode(Member[SumWire]):
 
     def will_not_fall_behind(self, step: int) -> None:
         """Let others forget what came before."""
-        self._sums.keep_from(self._places.get(step, Place(step, ())))
+        self._sums.keep_from(self._places.get(step, Place(max(0, self._move(step)), ())))
         self._places = {known: place for known, place in self._places.items() if known >= step}
+
+    def _not_done(self) -> list[int]:
+        """The neighbours that may still need this node; lost ones do not."""
+        lost = set() if self.census is None else self.census.lost
+        return [number for number in super()._not_done() if number not in lost]
 
     # --- telling -----------------------------------------------------------------------------------------------
 
@@ -380,20 +467,10 @@ class UnisonNode(Member[SumWire]):
             "done": self.done,
             "warming_up": self.round < self.plan.burn_in,
             "masked": self.masked,
+            "epoch": self.participants.epoch,
             "neighbours": {str(number): number in self.members.here for number in self.members.neighbours},
-            "lost": [],
+            "lost": sorted(self.census.lost) if self.census is not None else [],
             "implausible": {},
-            "present": list(range(self.plan.num_agents)),
+            "present": list(self.participants.agents),
             "messages": {name: counts[name] for name in ("sent", "received", "rejected")},
         }
-
-
-def _to_words(leaf: np.ndarray) -> np.ndarray:
-    """The bits of an array's numbers, or its integers, as words."""
-    flat = leaf.reshape(-1)
-    return flat.view(np.uint64) if flat.dtype == np.float64 else flat.astype(np.int64).view(np.uint64)
-
-
-def _from_words(words: np.ndarray, like: np.ndarray) -> np.ndarray:
-    flat = words.view(np.float64) if like.dtype == np.float64 else words.view(np.int64).astype(like.dtype)
-    return flat.reshape(like.shape)

@@ -87,7 +87,7 @@ class ZenohTransport:
             if content is not None:
                 query.reply(query.key_expr, content)
 
-        asked = ("since/*", "edge/*", "totals/*", "part/*", "keys", "status", "plan")
+        asked = ("since/*", "edge/*", "totals/*", "part/*", "keys", "census", "status", "plan")
         self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
         for number in settings.neighbours:
             heard, seen, told = self._reactions(number, handlers)
@@ -246,7 +246,8 @@ def _access_control(settings: NodeSettings) -> dict[str, Any]:
 
 def open_keys(agent: int) -> list[str]:
     """What all neighbours of an agent may hear and ask for; `edge/N` and `to/N` are for neighbour N alone."""
-    heard, asked = ("message", "alive", "notice"), ("status", "plan", "since/*", "totals/*", "part/*", "keys")
+    heard = ("message", "alive", "notice")
+    asked = ("status", "plan", "since/*", "totals/*", "part/*", "keys", "census")
     return [f"{ROOT}/{agent}/{what}" for what in (*heard, *asked)]
 
 
