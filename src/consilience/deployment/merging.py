@@ -200,9 +200,17 @@ def _copy_draws(draft: Path, nodes: Sequence[RunDirectory]) -> None:
 
 
 def _require_replicas(nodes: Sequence[RunDirectory]) -> None:
-    """Check that nodes in unison have the same draws of shared parameters, to the bit."""
-    digests = [shared_digest(node) for node in nodes]
-    for node, digest in zip(nodes, digests, strict=True):
+    """Check that nodes in unison have the same draws of shared parameters, to the bit, where they have the same."""
+    sources = [node.draws for node in nodes]
+    places = _common_draws([source["draw"].to_numpy() for source in sources])
+    parts = [source.isel(draw=where) for source, where in zip(sources, places, strict=True)]
+    digests = [_digest_of_shared(part) for part in parts]
+    for node, part, digest in zip(nodes, parts, digests, strict=True):
+        if "participation" in part.coords and not part["participation"].equals(parts[0]["participation"]):
+            raise RunError(
+                f"{node.path} continued with other agents than {nodes[0].path} after the network was cut: merge each "
+                "part by itself"
+            )
         if digest != digests[0]:
             raise RunError(
                 f"{node.path} has other draws of shared parameters than {nodes[0].path}: they are no replicas of one "
@@ -212,7 +220,11 @@ def _require_replicas(nodes: Sequence[RunDirectory]) -> None:
 
 def shared_digest(run: RunDirectory) -> str:
     """A digest of the draws of shared parameters in a run in unison: all agents have the same."""
-    draws, digest = run.draws, hashlib.sha256()
+    return _digest_of_shared(run.draws)
+
+
+def _digest_of_shared(draws: Any) -> str:
+    digest = hashlib.sha256()
     for name in draws.attrs["parameters"]:
         if "agent" not in draws[name].dims:
             digest.update(np.ascontiguousarray(draws[name].to_numpy()).tobytes())
@@ -221,18 +233,25 @@ def shared_digest(run: RunDirectory) -> str:
 
 def _copy_replicas(draft: Path, nodes: Sequence[RunDirectory]) -> None:
     """Write shared parameters once, and every agent's own beside each other; all nodes measured the same."""
-    sources, plan = [node.draws.load() for node in nodes], nodes[0].plan
+    sources, plan = [node.draws for node in nodes], nodes[0].plan
+    places = _common_draws([source["draw"].to_numpy() for source in sources])
+    sources = [source.isel(draw=where).load() for source, where in zip(sources, places, strict=True)]
     count = sources[0].sizes["draw"]
     draws = _draw_group(draft / "draws.zarr", sources, count)
     growing = [str(name) for name, array in sources[0].variables.items() if "draw" in array.dims]
     draws.append({
-        name: _together(name, sources) if "agent" in sources[0][name].dims else sources[0][name].to_numpy()
+        name: _together(name, sources) if _is_of_agents(sources[0][name].dims) else sources[0][name].to_numpy()
         for name in growing
     })  # fmt: skip
     measured = nodes[0].metrics.load()
     names = [str(name) for name in measured.data_vars]
     metrics = create_metrics(draft / "metrics.zarr", plan, names, measured.sizes["time"])
     metrics.append({name: measured[name].to_numpy() for name in [*names, "step"]})
+
+
+def _is_of_agents(dims: Sequence[Any]) -> bool:
+    """Whether each node has a variable for itself: private parameters, and who took part in its draws."""
+    return "agent" in dims or (dims[0] == "draw" and len(dims) > 1)
 
 
 def _common_draws(numbers: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -127,12 +127,21 @@ def participation_section(run: RunDirectory) -> list[Section]:
         Section(
             "Whose data counted",
             f"This run continued while agents were lost: the data of {names} is missing from some of its draws. Such "
-            "a draw comes from the posterior given the data of the others, with their share of the prior. "
+            f"a draw comes from the posterior given the data of the others, {_prior_words(run)} "
             "`participation` in draws.zarr says it for every draw.",
             {},
             tables.rows(rows, {"": "name", "Share of the draws": "share"}),
         )
     ]
+
+
+def _prior_words(run: RunDirectory) -> str:
+    if not run.plan.sampler.tunes_itself:
+        return "with their share of the prior."
+    return (
+        "with the whole prior. Chains warmed up anew whenever agents were lost or came back; what is shown here is "
+        "of the draws since then."
+    )
 
 
 def nodes_of(run: RunDirectory) -> list[Section]:

@@ -49,7 +49,7 @@ class Standing(NamedTuple):
 
 def standing(run: RunDirectory) -> Standing:
     """Where the draws so far stand; what cannot be told is no number, and not enough."""
-    draws = run.draws
+    draws = run.latest_draws
     worst, fewest = [1.0], [math.inf]
     for name in draws.attrs["parameters"]:
         values = draws[name].to_numpy()

@@ -140,6 +140,17 @@ class RunDirectory:
         return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
 
     @property
+    def latest_draws(self) -> xarray.Dataset:
+        """The draws of one posterior: all, or in unison those since agents were last lost or came back."""
+        draws = self.draws
+        if "participation" not in draws.coords or not self.plan.sampler.tunes_itself:
+            return draws
+        members = draws["participation"].to_numpy()
+        members = members if members.ndim == 2 else members[0]  # of the first node, if several were merged
+        others = np.flatnonzero((members != members[-1:]).any(1))
+        return draws.isel(draw=slice(others[-1] + 1 if len(others) else 0, None))
+
+    @property
     def draw_weights(self) -> np.ndarray:
         """`(draws,)` how much Langevin time each draw stands for."""
         draws = self.draws

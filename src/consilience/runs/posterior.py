@@ -27,7 +27,7 @@ def entry_name(name: str, place: tuple[int, ...]) -> str:
 
 def posterior_rows(run: RunDirectory) -> list[dict[str, Any]]:
     """Rows of a run in unison, in the model's order."""
-    draws = run.draws
+    draws = run.latest_draws
     return [
         _row(entry_name(name, place), agent, values)
         for name in draws.attrs["parameters"]

@@ -73,7 +73,8 @@ def by_gossip(run: RunDirectory) -> dict[str, Any]:
 def in_unison(run: RunDirectory) -> dict[str, Any]:
     """What agents found together that all walk the same chains."""
     plan, rows, measured = run.plan, posterior_rows(run), run.metrics.load()
-    drawn = measured.isel(time=measured["step"].to_numpy() > plan.burn_in)
+    since = run.latest_draws["step"].to_numpy().min(initial=plan.num_steps)
+    drawn = measured.isel(time=measured["step"].to_numpy() >= since)
     diverging, energy = drawn["diverging"].to_numpy(), drawn["energy"].to_numpy()
     depth = drawn["depth"].to_numpy()
     fractions = bfmi(energy).tolist()

@@ -78,9 +78,6 @@ def test_what_nodes_in_unison_refuse(tmp_path):
     files = make_network(PLAN.replace(graph=cs.graphs.path(2), masked=True), tmp_path / "two", insecure=True)
     with pytest.raises(NetworkError, match="masks hide nothing between two agents"):
         UnisonNode(wards().of_agent(0), cs.Plan.load(tmp_path / "two" / "plan.toml"), NodeSettings.load(files[0]))
-    files = make_network(PLAN, tmp_path / "continue", insecure=True, on_loss="continue")
-    with pytest.raises(NetworkError, match='needs all agents: set on_loss = "wait"'):
-        UnisonNode(wards().of_agent(0), PLAN, NodeSettings.load(files[0]))
     files = make_network(PLAN.replace(sampler=cs.nuts()), tmp_path / "nuts", insecure=True)
     with pytest.raises(PlanError, match="does not take private parameters"):
         UnisonNode(wards().of_agent(0), PLAN.replace(sampler=cs.nuts()), NodeSettings.load(files[0]))
