@@ -28,7 +28,7 @@ from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers import Unison
 from consilience.samplers.transitions.adaptation import adapted, schedule
-from consilience.samplers.transitions.replica import Keys, Replica, start
+from consilience.samplers.transitions.replica import NEAR_RADIUS, Keys, Replica, start
 from consilience.samplers.unison import FACTS
 
 _BUFFER_BYTES = 2**24
@@ -297,7 +297,8 @@ class Replicas:
         """The replica at the start."""
         split = self.parameters.num_shared
         shared = network.adopt(jnp.swapaxes(positions[..., :split], 0, 1))
-        return start(self.sampler, network, self._keys(0), shared, positions[..., split:])
+        least = NEAR_RADIUS if self.epoch else 0.0
+        return start(self.sampler, network, self._keys(0), shared, positions[..., split:], least)
 
     def _moves(self, network: NetworkSums, state: Replica, first_step: Any, num_steps: Any, attempt: Any) -> Any:
         """The replica after some moves, and what they left behind."""

@@ -1,14 +1,7 @@
 """One agent of a network that samples in unison: a replica of all chains, joined to the others by sums.
 
-A step is a move of all chains. Around it:
-
-    meet      all agents adopt the root's replica, by a total to which nobody else adds: nobody is in the step before
-              any more, and replicas are equal to the bit even if processors round differently
-    move      the compiled program, which asks for totals by a callback
-    meet      … at the start of the next step: only now is the move final
-
-If agents took different decisions in a move, all go back to its start and repeat it with other random numbers
-(`Retry`). A checkpoint holds the replica that all have adopted; a node that restarts replays the totals it missed.
+A step is a move of all chains (`moving.py`). A checkpoint holds the replica that all have adopted; a node that
+restarts replays the totals it missed.
 
 If an agent is lost and agents continue without one, those that are left agree on who takes part (`census.py`). A new
 epoch begins: chains start again around the last common draw, where nobody has evaluated anything yet (otherwise the
@@ -18,28 +11,26 @@ that take part; their draws say so. An agent that comes back joins in the same w
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Alone, Segment, StateForm, Team
 from consilience.engines.peers.census import Census
 from consilience.engines.peers.clock import Clock, SteadyClock
-from consilience.engines.peers.held import CommonWords, Held, HeldForm
+from consilience.engines.peers.held import Held, HeldForm
 from consilience.engines.peers.mask_exchange import MaskExchange
 from consilience.engines.peers.mask_keys import Registry
 from consilience.engines.peers.masks import require_enough
 from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.member import Member, Write
 from consilience.engines.peers.membership import Membership, names
+from consilience.engines.peers.moving import Moving
 from consilience.engines.peers.notices import Notice
 from consilience.engines.peers.participants import Participants
 from consilience.engines.peers.settings import NodeSettings, neighbours_of
@@ -47,7 +38,7 @@ from consilience.engines.peers.sum_messages import Label
 from consilience.engines.peers.sum_wire import SumWire
 from consilience.engines.peers.sums import Place, Sums
 from consilience.engines.peers.transport import Connect
-from consilience.engines.unison import MEASURED, Buffers, Make, Replicas
+from consilience.engines.unison import MEASURED, Buffers, Replicas
 from consilience.errors import NewEpoch, Retry, Stopped, SumError
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -56,34 +47,6 @@ from consilience.samplers.transitions.replica import Replica
 log = logging.getLogger("consilience.peers")
 _SAY_SECONDS = 10.0
 _LONGEST_SEGMENT = 4096
-_DIGEST_BYTES = 16
-_IN_TURN: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False}
-
-
-class OverNetwork:
-    """One agent is here; a sum asks the others, by a callback from the compiled program."""
-
-    moves_at_once = 1
-    team: Team = Alone()
-
-    def __init__(self, agent: int, total: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.agents = self.storage_agents = np.array([agent])
-        self.own, self._total = slice(0, 1), total
-
-    def compiled(self, make: Make, *arguments: Any) -> Callable[..., Any]:
-        """A program that stops in each sum until the network has answered.
-
-        Words travel as pairs of 32 bits: callbacks run in threads in which JAX may not know of double precision, and
-        would silently cut longer ones to half.
-        """
-
-        def total(words: Any) -> Any:
-            halves = jax.lax.bitcast_convert_type(words, jnp.uint32)
-            like = jax.ShapeDtypeStruct(halves.shape, jnp.uint32)
-            answer = jax.pure_callback(self._total, like, halves, vmap_method="broadcast_all")
-            return jax.lax.bitcast_convert_type(answer, jnp.int64)
-
-        return jax.jit(make(total, lambda values: values)).lower(*arguments).compile(_IN_TURN)
 
 
 class UnisonNode(Member[SumWire]):
@@ -108,19 +71,18 @@ class UnisonNode(Member[SumWire]):
         if self.masked:
             require_enough(plan.num_agents)
         self.agent, self.participants = settings.agent, Participants.everybody(plan.graph)
-        self.place = OverNetwork(settings.agent, self._total)
-        self.replicas = Replicas(problem, plan, self.place, self.participants.root)
+        self.moving = Moving(settings.agent)
+        self.replicas = Replicas(problem, plan, self.moving.place, self.participants.root)
+        self.moving.uses(self.replicas)
         self.parameters = self.replicas.parameters
         self.storage = self.replicas.storage._replace(presence=self.continues)
-        blank = jax.eval_shape(self.replicas.initial_state)
-        self.form: StateForm = HeldForm(blank)
-        self._words = CommonWords(blank)
+        self.form: StateForm = HeldForm(self.moving.blank)
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.members = Membership(settings.agent, neighbours_of(plan, settings.agent), plan.num_agents)
         self.stop = threading.Event()
         self.run = " ".join([plan.digest(), settings.on_loss])
         self._most_words = max(
-            self._words.size, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
+            self.moving.words.size, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
         )
         self.wire = SumWire(settings.agent, self.run, self.members, self._entries(), self.time, self._longest())
         self.wire.status, self.wire.told = self.status, self._hear
@@ -130,11 +92,10 @@ class UnisonNode(Member[SumWire]):
         )  # fmt: skip
         self.sums: Sums | None = None
         self._masks: MaskExchange | None = None
-        self.round, self.attempt, self.done = 0, 0, False
-        self._met: tuple[int, int, int] | None = None
+        self.round, self.done = 0, False
         self._current: Held | None = None
         self._places: dict[int, Place] = {}
-        self._raised: Exception | None = None
+        self._kept_files: tuple[Path, ...] = ()
         self._said_at = self.time.now()
         self.phases, self.distance = Stopwatch(), float("nan")
 
@@ -156,14 +117,14 @@ class UnisonNode(Member[SumWire]):
                 self._take_part(state.participants, state.replica)
             if first_step or state.retries:
                 place = Place(self._move(first_step), state.retries)
-                self.attempt, self._places = len(state.retries), {first_step: place}
+                self.moving.attempt, self._places = len(state.retries), {first_step: place}
         self._make_sums(place)
         self.wire.open(connect)
         if self._masks is not None:
             self._masks.collect(self.wire, self.settings.ask_seconds, self.stop)
             self._share_masks()
 
-    def _make_sums(self, place: Place | None = None) -> Sums:
+    def _make_sums(self, place: Place | None = None) -> None:
         """Sums with those who take part, from a place in their history."""
         sums = self.sums = Sums(
             self.agent, self.participants, self.run, self._most_words, algorithm=self.plan.summation or "tree",
@@ -174,8 +135,8 @@ class UnisonNode(Member[SumWire]):
             sums.start_at(place)
         for path in self._kept_files:
             sums.lines.log.load(path, sums.lines.codec, self.agent, self.participants.epoch)
+        self.moving.sums = sums
         self.wire.join(sums, self._masks, self.census)
-        return sums
 
     def _hear(self, notice: Notice) -> None:
         """Take a last word: stop, or continue without the one that said it."""
@@ -184,8 +145,6 @@ class UnisonNode(Member[SumWire]):
         elif notice.agent in self.census.neighbours:
             log.error("agent %d cannot continue: %s", notice.agent, notice.reason)
             self.census.lose(notice.agent)
-
-    _kept_files: tuple[Path, ...] = ()
 
     def _mask_exchange(self) -> MaskExchange | None:
         if not self.masked:
@@ -232,7 +191,7 @@ class UnisonNode(Member[SumWire]):
         try:
             while len(made) < num_steps and not self.stop.is_set():
                 try:
-                    self._current, buffers = self._moved(self._current, self._move(step))
+                    self._current, buffers = self.moving.moved(self._current, self._move(step))
                 except NewEpoch:
                     if not made:  # otherwise what was made comes first, and the epoch with the next call
                         first_step = step = self._begin_epoch(step)
@@ -250,7 +209,7 @@ class UnisonNode(Member[SumWire]):
         return self._current, segment
 
     def _arrive(self, step: int) -> None:
-        self.round, self._places[step] = step, self._sums.settled
+        self.round, self._places[step] = step, self.moving.sums.settled
         self._say(step)
 
     def _move(self, step: int) -> int:
@@ -264,7 +223,7 @@ class UnisonNode(Member[SumWire]):
         """Agree on who takes part, and warm up with these; the step to continue with."""
         assert self.census is not None
         while True:
-            who = self.census.agree(step, self._sums.lines, self.stop)
+            who = self.census.agree(step, self.moving.sums.lines, self.stop)
             self._require_hidden(who)
             try:
                 self._warm_up_with(who)
@@ -282,17 +241,17 @@ class UnisonNode(Member[SumWire]):
 
     def _warm_up_with(self, who: Participants) -> None:
         """Begin an epoch from its source's replica, around which chains start again; all warm-up moves of it."""
-        held, self.attempt, self._kept_files = self._current, 0, ()
+        held, self.moving.attempt, self._kept_files = self._current, 0, ()
         assert held is not None
         self.participants = who
         self.members.count_present(who.present(self.plan.num_agents), who.step)
         self._make_sums()
         self._share_masks()
-        replica = self._adopted(0, held.replica, who.source, who.digest())
+        replica = self.moving.adopted(0, held.replica, who.source, who.digest())
         self._take_part(who, replica)
         held, self._places = Held(replica, (), who), {}
         for move in range(self.plan.burn_in):
-            held, _ = self._moved(held, move)
+            held, _ = self.moving.moved(held, move)
             self._say(move)
         self._current = held
         self._arrive(max(who.step, self.plan.burn_in))
@@ -303,15 +262,14 @@ class UnisonNode(Member[SumWire]):
         shared = np.broadcast_to(np.asarray(replica.shared)[:, None], (self.plan.num_chains, 1, split))
         start = np.concatenate([shared, np.asarray(replica.private)], -1)
         problem = replace(self.problem, network_size=len(who.agents))
-        self.replicas = Replicas(problem, self.plan, self.place, who.root, epoch=who.epoch, start=start)
+        self.replicas = Replicas(problem, self.plan, self.moving.place, who.root, epoch=who.epoch, start=start)
         self.replicas.compile()
+        self.moving.uses(self.replicas)
 
     def _share_masks(self) -> None:
         if self._masks is not None:
             who = self.participants
             self._masks.share_with(who.partners(self.agent) if len(who.agents) > 1 else ())
-
-    # --- a move --------------------------------------------------------------------------------------------------
 
     def _nothing(self) -> Buffers:
         """What no move leaves behind."""
@@ -322,69 +280,6 @@ class UnisonNode(Member[SumWire]):
             {name: np.zeros((0, chains)) for name in MEASURED},
         )  # fmt: skip
 
-    def _moved(self, held: Held, move: int) -> tuple[Held, Buffers]:
-        """A replica after a move that all agents made alike, adopted by all."""
-        replica, moved, buffers = held.replica, None, None
-        while True:
-            try:
-                if moved is None:
-                    replica = self._together(move, replica)
-                    moved, buffers = self._run(replica, move)
-                after = self._together(move + 1, moved)
-                assert buffers is not None
-                return held._replace(replica=after, retries=self._sums.settled.retries), buffers
-            except Retry as retry:
-                if retry.draw < move:
-                    raise SumError(
-                        f"agent {self.agent} is asked to repeat move {retry.draw:,}, which is final: its run "
-                        "directory was replaced by another one's; restore it"
-                    ) from None
-                self.attempt = retry.attempt
-                moved = moved if retry.draw > move else None
-
-    def _together(self, move: int, replica: Replica) -> Replica:
-        """The root's replica at the start of a move, with this agent's own part; nothing to do if all have met."""
-        if self._met == (self.participants.epoch, move, self.attempt):
-            return replica
-        return self._adopted(move, replica, self.participants.root)
-
-    def _adopted(self, move: int, replica: Replica, giver: int, digest: bytes = b"") -> Replica:
-        """The replica of one agent, adopted by all, with this agent's own part."""
-        sums = self._sums
-        sums.begin_draw(move, self.attempt, digest)
-        words = self._words.of(replica)
-        adopted = sums.total(words if self.agent == giver else np.zeros_like(words))
-        sums.starts_from(hashlib.sha256(adopted.tobytes()).digest()[:_DIGEST_BYTES])
-        self._met = (self.participants.epoch, move, self.attempt)
-        return self._words.adopted(replica, adopted)
-
-    def _run(self, replica: Replica, move: int) -> tuple[Replica, Buffers]:
-        """The compiled move; what stopped it inside a sum is raised as it was."""
-        self._raised = None
-        try:
-            return self.replicas.moved(replica, move, 1, self.attempt)
-        except Exception:
-            if self._raised is not None:
-                raise self._raised from None
-            raise
-
-    def _total(self, halves: np.ndarray) -> np.ndarray:
-        """A sum over all agents, for the compiled program; words come and go as pairs of 32 bits."""
-        if self._raised is not None:
-            raise self._raised
-        own = np.ascontiguousarray(halves)
-        assert own.dtype == np.uint32
-        try:
-            return self._sums.total(own.reshape(-1).view(np.uint64)).view(np.uint32).reshape(own.shape)
-        except Exception as error:
-            self._raised = error
-            raise
-
-    @property
-    def _sums(self) -> Sums:
-        assert self.sums is not None, "the node has not joined its network"
-        return self.sums
-
     def by_variable(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """Shared parameters once, this agent's own for itself."""
         return self.replicas.by_variable(draws)
@@ -394,11 +289,11 @@ class UnisonNode(Member[SumWire]):
         while True:
             assert self._current is not None
             try:
-                replica = self._together(self._move(self.round), self._current.replica)
+                replica = self.moving.together(self._move(self.round), self._current.replica)
                 self._current = self._current._replace(replica=replica)
-                return int(self._sums.total(np.array([not satisfied], np.uint64))[0]) == 0
+                return int(self.moving.sums.total(np.array([not satisfied], np.uint64))[0]) == 0
             except Retry as retry:
-                self.attempt = retry.attempt
+                self.moving.attempt = retry.attempt
             except (NewEpoch, Stopped):
                 return False
 
@@ -423,11 +318,11 @@ class UnisonNode(Member[SumWire]):
     @property
     def oldest_kept(self) -> int:
         """Every agent has a checkpoint past this step."""
-        return Label.of(0, self._sums.lines.durable_everywhere).draw - self._move(0)
+        return Label.of(0, self.moving.sums.lines.durable_everywhere).draw - self._move(0)
 
     def save_kept(self, path: Path, first: int, last: int, write: Write) -> None:
         """Write the totals of some steps."""
-        sums = self._sums
+        sums = self.moving.sums
         sums.lines.log.save(
             path, self._number(first), self._number(last), sums.lines.codec, write, self.participants.epoch
         )
@@ -438,7 +333,7 @@ class UnisonNode(Member[SumWire]):
 
     def will_not_fall_behind(self, step: int) -> None:
         """Let others forget what came before."""
-        self._sums.keep_from(self._places.get(step, Place(max(0, self._move(step)), ())))
+        self.moving.sums.keep_from(self._places.get(step, Place(max(0, self._move(step)), ())))
         self._places = {known: place for known, place in self._places.items() if known >= step}
 
     def _not_done(self) -> list[int]:

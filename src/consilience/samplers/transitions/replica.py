@@ -14,7 +14,9 @@ from consilience.samplers.transitions.adaptation import Adaptation, first_adapta
 from consilience.samplers.unison import Network, Unison
 
 _RADIUS = 2.0  # by which chains start apart, on the unconstrained scale
-_MOST_TRIES = 12  # each halves the distance; the last one is where `init` says
+_MOST_TRIES = 12  # each halves the distance
+NEAR_RADIUS = 1e-6
+"""Of a start that must not be where chains have been."""
 
 
 class Replica(NamedTuple):
@@ -60,7 +62,9 @@ def evaluate_chains(network: Network, grid: Any, shared: Any, private: Any) -> A
     return jax.vmap(lambda w, z: network.evaluate(grid, w, z, nothing))(shared, private)
 
 
-def start(sampler: Unison, network: Network, keys: Keys, shared: Any, private: Any) -> Replica:
+def start(
+    sampler: Unison, network: Network, keys: Keys, shared: Any, private: Any, least_radius: float = 0.0
+) -> Replica:
     """The chains apart from each other, around where `init` lets them start.
 
     Each chain starts at a random place within `_RADIUS`; nearer, where the log-density there is none.
@@ -71,6 +75,7 @@ def start(sampler: Unison, network: Network, keys: Keys, shared: Any, private: A
         keys: of this moment.
         shared: `(chains, d)` where `init` lets shared parameters start.
         private: `(chains, agents here, p)` the same of private ones.
+        least_radius: of the last try; 0 is where `init` says.
     """
 
     def apart(key: Any) -> tuple[Any, Any]:
@@ -85,7 +90,7 @@ def start(sampler: Unison, network: Network, keys: Keys, shared: Any, private: A
 
     def nearer(carry: Any) -> Any:
         tries, radius, bad, _ = carry
-        radius = jnp.where(bad, jnp.where(tries < _MOST_TRIES - 1, radius / 2, 0.0), radius)
+        radius = jnp.where(bad, jnp.where(tries < _MOST_TRIES - 1, radius / 2, least_radius), radius)
         grid, bad = network.measure(*places(radius))
         return tries + 1, radius, bad, grid
 
