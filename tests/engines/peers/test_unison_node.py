@@ -81,16 +81,18 @@ def test_killed_nodes_change_nothing(masked, tmp_path):
     assert [node["restarts"] for node in found.summary["nodes"]] == [0, 1, 1]
 
 
-LONG = PLAN.replace(num_warmup=500, num_draws=700)
-WAVES = [(0, 1, 2), (1, 2), (0, 1), (0, 2), (0, 1, 2), (1, 2), (0, 1), (0, 2), (1, 2)]  # agent 1 is the root
+LONG = PLAN.replace(num_warmup=250, num_draws=350)
+WAVES = [(0, 1, 2), (0, 1, 2), (1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)]  # agent 1 is the root
+QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}  # compiling is most of a restart
 
 
 @pytest.mark.slow(reason="20 kills of real processes, each of which compiles its program anew")
 def test_twenty_kills_change_nothing(tmp_path):
     """Spread over warm-up and sampling, all agents several times, two or three at once."""
+    quickly = {**os.environ, **QUICKLY}
     assert sum(map(len, WAVES)) == 20
     files, network = network_of(LONG, tmp_path), tmp_path / "network"
-    nodes, rounds = [Command("node", path) for path in files], []
+    nodes, rounds = [Command("node", path, environment=quickly) for path in files], []
     with ended_at_last(nodes):
         for wave, agents in enumerate(WAVES):
             wait_for_round(network, 1 + wave * 0.8 * LONG.num_steps / len(WAVES))
@@ -100,12 +102,12 @@ def test_twenty_kills_change_nothing(tmp_path):
                 nodes[agent].kill()
             for agent in agents:
                 nodes[agent].wait(10)
-                nodes[agent] = Command("node", files[agent])
+                nodes[agent] = Command("node", files[agent], environment=quickly)
         wait_for_success(nodes)
     found, digest = merged(files, tmp_path)
     assert [node["restarts"] for node in found.summary["nodes"]] == [sum(i in wave for wave in WAVES) for i in range(3)]
     assert min(sum(one < LONG.num_warmup for one in rounds), sum(one > LONG.num_warmup for one in rounds)) >= 6
-    quiet, undisturbed = sampled(LONG, tmp_path / "quiet")
+    quiet, undisturbed = sampled(LONG, tmp_path / "quiet", environments=[quickly] * 3)
     assert digest == undisturbed
     np.testing.assert_array_equal(found.draws["effect"], quiet.draws["effect"])
     np.testing.assert_array_equal(found.metrics["energy"], quiet.metrics["energy"])
