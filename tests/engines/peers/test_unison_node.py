@@ -1,6 +1,12 @@
 """Nodes in unison as processes of their own: one set of draws whatever the sums, the masks and the kills."""
 
+import os
+import platform
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -8,6 +14,7 @@ import pytest
 import consilience as cs
 from consilience.deployment.merging import merge, shared_digest
 from consilience.deployment.networks import make_network
+from consilience.deployment.processes import network_status
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.unison_node import UnisonNode
 from consilience.errors import NetworkError, PlanError
@@ -24,10 +31,14 @@ PLAN = cs.Plan(
 )  # fmt: skip
 
 
-def sampled(plan, place, kill=(), **options):
+def network_of(plan, place, **options):
+    return make_network(plan, place / "network", allow=("tests.hierarchical",), checkpoint_seconds=0.2, **options)
+
+
+def sampled(plan, place, kill=(), environments=(None, None, None), **options):
     """The run of a network of processes; those in `kill` are killed in the middle, and started again."""
-    files = make_network(plan, place / "network", allow=("tests.hierarchical",), checkpoint_seconds=0.2, **options)
-    nodes = [Command("node", path) for path in files]
+    files = network_of(plan, place, **options)
+    nodes = [Command("node", path, environment=own) for path, own in zip(files, environments, strict=True)]
     with ended_at_last(nodes):
         for agent in kill:
             wait_for_round(place / "network", 15)
@@ -36,6 +47,11 @@ def sampled(plan, place, kill=(), **options):
             nodes[agent] = Command("node", files[agent])
             threading.Event().wait(0.5)
         wait_for_success(nodes)
+    return merged(files, place)
+
+
+def merged(files, place):
+    """The network's run, and the one digest of what all agents share."""
     runs = [NodeSettings.load(path).run for path in files]
     digests = {shared_digest(cs.Run(run)) for run in runs}
     assert len(digests) == 1
@@ -63,6 +79,111 @@ def test_killed_nodes_change_nothing(masked, tmp_path):
     assert digest == masked[1]
     np.testing.assert_array_equal(found.draws["effect"], masked[0].draws["effect"])
     assert [node["restarts"] for node in found.summary["nodes"]] == [0, 1, 1]
+
+
+LONG = PLAN.replace(num_warmup=250, num_draws=350)
+WAVES = [(0, 1, 2), (0, 1, 2), (1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)]  # agent 1 is the root
+QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}  # compiling is most of a restart
+
+
+@pytest.mark.slow(reason="20 kills of real processes, each of which compiles its program anew")
+def test_twenty_kills_change_nothing(tmp_path):
+    """Spread over warm-up and sampling, all agents several times, two or three at once."""
+    quickly = {**os.environ, **QUICKLY}
+    assert sum(map(len, WAVES)) == 20
+    files, network = network_of(LONG, tmp_path), tmp_path / "network"
+    nodes, rounds = [Command("node", path, environment=quickly) for path in files], []
+    with ended_at_last(nodes):
+        for wave, agents in enumerate(WAVES):
+            wait_for_round(network, 1 + wave * 0.8 * LONG.num_steps / len(WAVES))
+            rounds += [one["round"] for one in network_status(network, 2.0) if one["agent"] in agents]
+            for agent in agents:
+                assert nodes[agent].poll() is None, "killed while it samples"
+                nodes[agent].kill()
+            for agent in agents:
+                nodes[agent].wait(10)
+                nodes[agent] = Command("node", files[agent], environment=quickly)
+        wait_for_success(nodes)
+    found, digest = merged(files, tmp_path)
+    assert [node["restarts"] for node in found.summary["nodes"]] == [sum(i in wave for wave in WAVES) for i in range(3)]
+    assert min(sum(one < LONG.num_warmup for one in rounds), sum(one > LONG.num_warmup for one in rounds)) >= 6
+    quiet, undisturbed = sampled(LONG, tmp_path / "quiet", environments=[quickly] * 3)
+    assert digest == undisturbed
+    np.testing.assert_array_equal(found.draws["effect"], quiet.draws["effect"])
+    np.testing.assert_array_equal(found.metrics["energy"], quiet.metrics["energy"])
+
+
+def wait_for_words(node, words, seconds=120):
+    """Wait until a process has said something."""
+    deadline = time.monotonic() + seconds
+    while words not in node.stderr.read_text():
+        assert time.monotonic() < deadline, f"{words!r} is not in {node.stderr.read_text()[-2000:]!r}"
+        threading.Event().wait(0.05)
+
+
+@pytest.mark.slow(reason="a network of processes of which one is killed and one interrupted")
+def test_ctrl_c_is_obeyed_in_the_middle_of_a_draw(masked, tmp_path):
+    """Agent 0 waits in a sum that cannot come, since agent 2 is killed: it stops all the same, and resumes."""
+    files = network_of(PLAN, tmp_path)
+    nodes = [Command("node", path) for path in files]
+    with ended_at_last(nodes):
+        wait_for_round(tmp_path / "network", 15)
+        nodes[2].kill()
+        nodes[2].wait(10)
+        wait_for_words(nodes[0], "agent 0 waits for agent 1 in operation")
+        os.kill(nodes[0].pid, signal.SIGINT)
+        assert nodes[0].wait(60) == 130
+        assert "consilience node" in nodes[0].stderr.read_text(), "how to resume"
+        for agent in (0, 2):
+            nodes[agent] = Command("node", files[agent])
+        wait_for_success(nodes)
+    found, digest = merged(files, tmp_path)
+    assert digest == masked[1]
+    np.testing.assert_array_equal(found.draws["effect"], masked[0].draws["effect"])
+
+
+ROUNDING = """
+import hashlib, jax, numpy as np
+from consilience.kernel.gradients import network_potentials
+from consilience.kernel.parameters import Parameters
+from consilience.kernel.rows import Rows
+from tests.engines.peers.test_unison_node import PLAN
+from tests.hierarchical import wards
+
+jax.config.update("jax_enable_x64", True)
+problem, digest = wards(), hashlib.sha256()
+potentials = jax.jit(network_potentials(problem, Parameters.of(problem, np.float64)), static_argnums=4)
+arrays = Rows(problem, PLAN, np.float64).arrays
+for positions in np.random.default_rng(0).normal(size=(50, 1, 3, 2)):
+    for found in potentials(positions, *arrays, False):
+        digest.update(np.asarray(found).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def with_instructions(kind):
+    """The environment of a process that may use these instructions only."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={kind}"
+    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    return {**kept, "XLA_FLAGS": flags.strip()}
+
+
+@pytest.mark.slow(reason="two networks of processes, and two more processes")
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="the flag is for x86 alone")
+def test_processors_that_round_differently_do_not_drift_apart(masked, tmp_path):
+    """A leaf, then the root, with older instructions than the others; local potentials have other bits there."""
+    environments = [with_instructions(kind) for kind in ("SSE4_2", "AVX2")]
+    old, new = (
+        subprocess.run([sys.executable, "-c", ROUNDING], env=own, capture_output=True, text=True, check=True).stdout
+        for own in environments
+    )
+    if old == new:
+        pytest.skip("this processor has nothing beyond SSE4.2, so nothing rounds differently on it")
+    for name, places in {"leaf": (0, 1, 1), "root": (1, 0, 1)}.items():
+        run, _ = sampled(PLAN, tmp_path / name, environments=[environments[place] for place in places])
+        assert run.complete
+        energies = [pair.metrics["energy"].to_numpy()[:, :5] for pair in (run, masked[0])]
+        np.testing.assert_allclose(*energies, rtol=1e-6)
 
 
 @pytest.mark.slow(reason="a network of processes")
