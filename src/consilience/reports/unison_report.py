@@ -25,7 +25,8 @@ def posterior_table(summary: Mapping[str, Any], most: int = _MOST_ROWS) -> Table
     some_private = any("agent" in row for row in summary["posterior"])
     columns = {
         "": "parameter", **({"agent": "agent"} if some_private else {}), "mean": "mean", "MCSE": "mean_error",
-        "sd": "standard_deviation", "2.5 %": "low", "97.5 %": "high", "ESS": "ess", "tail ESS": "ess_tail", "R-hat": "rhat",
+        "sd": "standard_deviation", "2.5 %": "low", "97.5 %": "high", "ESS": "ess", "tail ESS": "ess_tail",
+        "R-hat": "rhat",
     }  # fmt: skip
     rows = [
         {**row, **_to_the_point(row), "agent": str(row.get("agent", "all"))} for row in summary["posterior"][:most]
