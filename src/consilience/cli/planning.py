@@ -194,7 +194,7 @@ def mesh_plan(
     if made.sampler.tunes_itself:
         raise MeshError(
             f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
-            "instead: take a sampler by gossip, for example dula"
+            "instead: take --sampler dula"
         )
     problem, repeated = sized_problem(made)
     rates = Rates(bandwidth=bandwidth, latency=latency)

@@ -35,8 +35,9 @@ def posterior_table(summary: Mapping[str, Any], most: int = _MOST_ROWS) -> Table
 
 
 def _to_the_point(row: Mapping[str, Any]) -> dict[str, str]:
-    """A parameter's numbers with as many decimals as three digits of its spread have, and R-hat with three."""
+    """A parameter's numbers with as many decimals as three digits of its spread have, R-hat with three, ESS whole."""
     found = {} if row["rhat"] is None else {"rhat": f"{row['rhat']:.3f}"}
+    found |= {name: f"{row[name]:,.0f}" for name in ("ess", "ess_tail") if row[name] is not None}
     spread = row["standard_deviation"]
     if not spread or not np.isfinite(spread):
         return found
@@ -78,7 +79,8 @@ def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         {"marginals": chain_marginals(run)} if with_marginals else {},
         posterior_table(summary),
     )
-    traces = Section("Chains", "Every draw, a colour for each chain.", {"traces": chain_traces(run)})
+    marked = " Black ticks below: draws that diverged." if summary["divergences"] else ""
+    traces = Section("Chains", f"Every draw, a colour for each chain.{marked}", {"traces": chain_traces(run)})
     return [posterior, traces, _sampler(summary)]
 
 
@@ -121,8 +123,7 @@ def _sampler(summary: Mapping[str, Any]) -> Section:
     }
     rows = [{"what": what, "value": shown(value)} for what, value in facts.items() if value not in (None, "")]
     text = "Found by the warm-up, from sums over the network; nothing was set by hand."
-    return Section("The sampler", " ".join([text, *(f"Note: {one}." for one in summary["warnings"])]), {},
-                   tables.rows(rows, {"": "what", "value": "value"}))  # fmt: skip
+    return Section("The sampler", text, {}, tables.rows(rows, {"": "what", "value": "value"}))
 
 
 def chain_marginals(run: RunDirectory) -> Figure:
@@ -142,8 +143,9 @@ def chain_marginals(run: RunDirectory) -> Figure:
 
 
 def chain_traces(run: RunDirectory) -> Figure:
-    """Up to three parameters, every chain."""
+    """Up to three parameters, every chain; ticks below them where a draw of some chain diverged."""
     draws, names = _draws(run, 3)
+    diverged = np.flatnonzero(_diverging(run).any(0))
     chosen = evenly(draws.shape[1], 1500)
     with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
         axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
@@ -152,11 +154,21 @@ def chain_traces(run: RunDirectory) -> Figure:
                 line = draws[chain, chosen, column]
                 label = f"chain {chain}"
                 axis.plot(chosen, line, color=COLOURS[chain % len(COLOURS)], linewidth=0.6, alpha=0.7, label=label)
+            bottom = axis.get_xaxis_transform()
+            axis.plot(
+                diverged, np.zeros(len(diverged)), "|", color="black", markersize=9, transform=bottom, clip_on=False
+            )
             axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("draw")
         figure.set_layout_engine("tight")
     return figure
+
+
+def _diverging(run: RunDirectory) -> np.ndarray:
+    """`(chains, draws)`: which draws diverged."""
+    measured = run.metrics
+    return measured["diverging"].to_numpy()[:, measured["step"].to_numpy() > run.plan.burn_in] > 0
 
 
 def _draws(run: RunDirectory, most: int) -> tuple[np.ndarray, list[str]]:
