@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.cli.network_display import print_network
 from consilience.deployment.networks import node_runs
 from consilience.deployment.processes import network_status
 from consilience.sampling.targets import Wishes, main_plan
@@ -101,3 +102,17 @@ def test_the_table_shows_rounds_rates_and_who_is_here():
     assert head.split() == ["agent", "round", "of", "rounds/s", "checkpoint", "distance", "neighbours", "rejected"]
     assert first.split() == ["0", "1,200", "20,000", "312", "1,000", "0.0123", "1✓", "2✗", "3"]
     assert second.split() == ["1", "not", "here"]
+
+
+def test_the_table_of_nodes_in_unison_says_where_they_are(capsys):
+    node = {
+        "agent": 0, "here": True, "round": 1200, "num_rounds": 11000, "durable": 900, "done": False,
+        "warming_up": False, "masked": True, "neighbours": {"1": True, "2": False},
+        "messages": {"sent": 9, "received": 8, "rejected": 0},
+    }  # fmt: skip
+    warming = {**node, "agent": 1, "round": 300, "warming_up": True, "masked": False}
+    print_network([node, warming, {"agent": 2, "here": False}])
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert shown[1:] == [
+        "0 sampling 1,200 11,000 900 yes 1✓ 2✗ 0", "1 warming up 300 11,000 900 no 1✓ 2✗ 0", "2 not here",
+    ]  # fmt: skip

@@ -28,7 +28,15 @@ def test_a_problem_of_ones_own_needs_no_step_sizes(finished):
     assert "theory failed" not in done.stderr
     run = cs.Run(path)
     assert (run.plan.sampler.kind, run.plan.graph.name, run.summary["num_draws"]) == ("nuts", "ring", 60)
-    assert "Found by the warm-up" in (path / "report.html").read_text()
+    page = (path / "report.html").read_text()
+    assert "Found by the warm-up" in page
+    digest = run.summary["draws_digest"]
+    assert digest in page
+    assert f"Digest of the shared draws: {digest[:16]}" in done.stdout
+    assert "NUTS in unison: step size " in done.stdout
+    assert "for one effective draw" in done.stdout
+    assert "MCSE" in done.stdout
+    assert sum(run.summary["depths"]) == 2 * 60
 
 
 def test_ahead_of_a_run(tmp_path):

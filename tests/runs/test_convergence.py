@@ -40,6 +40,7 @@ def test_warnings_come_with_a_remedy():
     assert warnings_of(0, [1.0, 0.9], 0.0) == []
     divergences, energy, depth = warnings_of(3, [0.2, 0.9], 0.5)
     assert "3 draws diverged" in divergences
+    assert warnings_of(1, [], 0.0)[0].startswith("1 draw diverged")
     assert "target_acceptance" in divergences
     assert "0.20" in energy
     assert "50 %" in depth

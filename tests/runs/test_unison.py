@@ -201,6 +201,7 @@ def test_every_agent_has_its_own_and_what_is_shared(private):
     table = private.summary_table()
     assert len(table) == 1 + sum(GROUPS)
     assert table.loc["effect[0]", "agent"].tolist() == [0, 1, 2]
+    assert table["agent"].dtype == "Int64"
     summary = private.summary
     assert summary["agents"][0]["mean"][summary["parameters"].index("effect[2]")] is None
     assert summary["network_average"]["mean"][summary["parameters"].index("effect[0]")] is None
@@ -222,3 +223,4 @@ def test_a_report_shows_the_posterior_and_the_verdict(private):
     page = private.report().read_text()
     assert private.summary["verdict"] in page
     assert "effect" in page
+    assert "those of a private one are at its agent alone" in page

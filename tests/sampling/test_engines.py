@@ -33,6 +33,18 @@ def test_a_name_that_is_no_engines():
         cs.sample(PROBLEM, PLAN, engine="cloud")
 
 
+@pytest.mark.parametrize(
+    ("problem", "plan", "words"),
+    [
+        (PROBLEM, "ring", r"a cs\.Plan or a graph, not str: take for example cs\.graphs\.ring\(3\)"),
+        (len, PLAN, r"the problem must be a cs\.Problem, not builtin_function_or_method"),
+    ],
+)
+def test_what_is_no_problem_and_no_plan(problem, plan, words):
+    with pytest.raises(InputError, match=words):
+        cs.sample(problem, plan)
+
+
 def test_an_engine_is_a_value():
     assert cs.Mesh(devices=2) == cs.Mesh(devices=2) != cs.Mesh()
     with pytest.raises(InputError, match="patience"):

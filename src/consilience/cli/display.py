@@ -20,13 +20,14 @@ from consilience.experiments import Experiment
 from consilience.planning.checks import counted
 from consilience.planning.suggestions import SuggestedPlan
 from consilience.plans import Plan
-from consilience.reports import tables
+from consilience.reports import tables, unison_report
 from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 from consilience.runs.loop import Progress as Step
 from consilience.runs.loop import ShowProgress
 from consilience.samplers import Finding
 from consilience.sampling.targets import Resolved
 
+_MOST_ROWS = 24
 _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
@@ -268,21 +269,23 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         columns = {key.replace("_", " "): key for key in records[0]}
         shown = tables.rows(records, columns)
     elif isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
-        from consilience.reports.unison_report import posterior_table
-
-        shown = posterior_table(summary)
+        shown = unison_report.posterior_table(summary)
     else:
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
         shown = tables.agents(summary, extra)
     console = wide_console()
-    console.print(_rich(tables.Table(shown.header, shown.body[:16])))
-    if len(shown.body) > 16:
-        console.print(f"  … and {len(shown.body) - 16} more")
+    console.print(_rich(tables.Table(shown.header, shown.body[:_MOST_ROWS])))
+    if len(shown.body) > _MOST_ROWS:
+        console.print(f"  … and {len(shown.body) - _MOST_ROWS:,} more, in the report")
     if "sinkhorn_floor" in summary and "results" not in summary:
         paper = (summary.get("paper") or {}).get("sinkhorn")
         beside = f", the paper reports {paper}" if paper else ""
         floor = f"Sinkhorn distance {summary['sinkhorn']:.3f}; exact draws score {summary['sinkhorn_floor']:.3f}"
         console.print(f"\n{floor}{beside}.", highlight=False)
+    if "adaptation" in summary and "results" not in summary:
+        console.print()
+        for line in unison_report.sampler_in_words(summary):
+            console.print(line, highlight=False)
     if "verdict" in summary and "results" not in summary:
         console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
         for warning in summary.get("warnings", ()):
@@ -311,7 +314,7 @@ def wide_console() -> Console:
 
 def _rich(shown: tables.Table) -> Table:
     """A table for the terminal; numbers stand on the right."""
-    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table = Table(box=None, padding=(0, 1), header_style="bold")
     for place, (title, words) in enumerate(zip(shown.header, shown.word_columns, strict=True)):
         table.add_column(title, justify="left" if words or place == 0 else "right")
     for row in shown.body:

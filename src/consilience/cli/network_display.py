@@ -55,20 +55,35 @@ def print_network(nodes: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _network(nodes: Sequence[Mapping[str, Any]], rates: Mapping[int, float] | None = None) -> Table:
+    in_unison = any("warming_up" in one for one in nodes)
     table = Table(box=None, padding=(0, 2), header_style="bold")
-    rated = [] if rates is None else ["rounds/s"]
-    for title in ["agent", "round", "of", *rated, "checkpoint", "distance", "neighbours", "rejected"]:
-        table.add_column(title, justify="left" if title == "neighbours" else "right")
+    rated = [] if rates is None else ["moves/s" if in_unison else "rounds/s"]
+    place, last = (["", "move", "at most"], "masked") if in_unison else (["round", "of"], "distance")
+    for title in ["agent", *place, *rated, "checkpoint", last, "neighbours", "rejected"]:
+        table.add_column(title, justify="left" if title in ("", "neighbours") else "right")
     for one in nodes:
         if not one["here"]:
             table.add_row(str(one["agent"]), "[dim]not here[/]")
             continue
         neighbours = " ".join(f"{number}{'✓' if up else '✗'}" for number, up in one["neighbours"].items())
-        distance = "–" if one["distance_to_neighbours"] is None else f"{one['distance_to_neighbours']:.3g}"
         rate = [f"{rates[one['agent']]:,.0f}" if one["agent"] in rates else "–"] if rates is not None else []
-        done = [str(one["agent"]), f"{one['round']:,}", f"{one['num_rounds']:,}", *rate, f"{one['durable']:,}"]
-        table.add_row(*done, distance, neighbours, str(one["messages"]["rejected"]))
+        done = _of_replica(one, rate) if in_unison else _of_walker(one, rate)
+        table.add_row(str(one["agent"]), *done, neighbours, str(one["messages"]["rejected"]))
     return table
+
+
+def _of_replica(one: Mapping[str, Any], rate: Sequence[str]) -> list[str]:
+    """Where a node in unison is: moves count the warm-up's too."""
+    state = "done" if one["done"] else "warming up" if one["warming_up"] else "sampling"
+    done = [f"{one['round']:,}", f"{one['num_rounds']:,}", *rate, f"{one['durable']:,}"]
+    return [state, *done, "yes" if one["masked"] else "no"]
+
+
+def _of_walker(one: Mapping[str, Any], rate: Sequence[str]) -> list[str]:
+    """Where a node is that walks a chain of its own, and how far from its neighbours."""
+    apart = one["distance_to_neighbours"]
+    distance = "–" if apart is None else f"{apart:.3g}"
+    return [f"{one['round']:,}", f"{one['num_rounds']:,}", *rate, f"{one['durable']:,}", distance]
 
 
 def print_costs(plan: Plan, costs: Mapping[str, Any], rates: Mapping[str, float], repeated: bool) -> None:

@@ -26,6 +26,7 @@ from consilience.problems import Problem
 from consilience.runs.directory import FORMAT, RunDirectory, create_metrics, private_names
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
 from consilience.runs.growing import GrowingGroup, Variable
+from consilience.runs.posterior import shared_digest
 from consilience.runs.provenance import provenance
 
 NETWORK = "network"
@@ -204,7 +205,7 @@ def _require_replicas(nodes: Sequence[RunDirectory]) -> None:
     sources = [node.draws for node in nodes]
     places = _common_draws([source["draw"].to_numpy() for source in sources])
     parts = [source.isel(draw=where) for source, where in zip(sources, places, strict=True)]
-    digests = [_digest_of_shared(part) for part in parts]
+    digests = [shared_digest(part) for part in parts]
     for node, part, digest in zip(nodes, parts, digests, strict=True):
         if "participation" in part.coords and not part["participation"].equals(parts[0]["participation"]):
             raise RunError(
@@ -216,19 +217,6 @@ def _require_replicas(nodes: Sequence[RunDirectory]) -> None:
                 f"{node.path} has other draws of shared parameters than {nodes[0].path}: they are no replicas of one "
                 "run; was a run directory replaced by another one's?"
             )
-
-
-def shared_digest(run: RunDirectory) -> str:
-    """A digest of the draws of shared parameters in a run in unison: all agents have the same."""
-    return _digest_of_shared(run.draws)
-
-
-def _digest_of_shared(draws: Any) -> str:
-    digest = hashlib.sha256()
-    for name in draws.attrs["parameters"]:
-        if "agent" not in draws[name].dims:
-            digest.update(np.ascontiguousarray(draws[name].to_numpy()).tobytes())
-    return digest.hexdigest()
 
 
 def _copy_replicas(draft: Path, nodes: Sequence[RunDirectory]) -> None:

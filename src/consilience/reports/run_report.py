@@ -52,7 +52,10 @@ def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
     if "verdict" not in summary:  # of an older version
         return []
     cost = summary["rounds_per_effective_draw"]
-    text = summary["verdict"] + ("" if cost is None else f" One effective draw takes {cost:,.3g} rounds of messages.")
+    text = summary["verdict"] + (
+        "" if cost is None else f" One effective draw takes {shown(cost)} rounds of messages."
+    )
+    text = " ".join([text, *(f"Note: {one}." for one in summary.get("warnings", ()))])
     return [Section("Has it converged?" if anything_else else "Verdict", text)]
 
 

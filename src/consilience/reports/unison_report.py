@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,16 @@ from consilience.runs import RunDirectory
 from consilience.runs.summary import evenly, flat_draws
 
 _MOST_ROWS = 200
+_MOST_SCALES = 12
 
 
 def posterior_table(summary: Mapping[str, Any], most: int = _MOST_ROWS) -> Table:
     """Means, 95 % intervals and mixing, a row for each parameter."""
     some_private = any("agent" in row for row in summary["posterior"])
     columns = {
-        "": "parameter", **({"agent": "agent"} if some_private else {}), "mean": "mean", "sd": "standard_deviation",
-        "2.5 %": "low", "97.5 %": "high", "ESS": "ess", "tail ESS": "ess_tail", "R-hat": "rhat",
+        "": "parameter", **({"agent": "agent"} if some_private else {}), "mean": "mean", "MCSE": "mean_error",
+        "sd": "standard_deviation", "2.5 %": "low", "97.5 %": "high", "ESS": "ess", "tail ESS": "ess_tail",
+        "R-hat": "rhat",
     }  # fmt: skip
     rows = [
         {**row, **_to_the_point(row), "agent": str(row.get("agent", "all"))} for row in summary["posterior"][:most]
@@ -33,15 +35,37 @@ def posterior_table(summary: Mapping[str, Any], most: int = _MOST_ROWS) -> Table
 
 
 def _to_the_point(row: Mapping[str, Any]) -> dict[str, str]:
-    """A parameter's numbers with as many decimals as three digits of its spread have, and R-hat with three."""
+    """A parameter's numbers with as many decimals as three digits of its spread have, R-hat with three, ESS whole."""
     found = {} if row["rhat"] is None else {"rhat": f"{row['rhat']:.3f}"}
+    found |= {name: f"{row[name]:,.0f}" for name in ("ess", "ess_tail") if row[name] is not None}
     spread = row["standard_deviation"]
     if not spread or not np.isfinite(spread):
         return found
     decimals = 2 - math.floor(math.log10(spread))
     if 0 <= decimals <= 6:
         found |= {name: f"{row[name]:,.{decimals}f}" for name in ("mean", "standard_deviation", "low", "high")}
+        if row["mean_error"] is not None:
+            found["mean_error"] = f"{row['mean_error']:,.{decimals + 1}f}"
     return found
+
+
+def sampler_in_words(summary: Mapping[str, Any]) -> list[str]:
+    """What the warm-up found, how the sampler fared, what it cost, and the digest of the shared draws."""
+    found, divergences, deep = summary["adaptation"], summary["divergences"], summary["depth"]
+    fared = [
+        f"step size {shown(found.get('step_size'))}, {found.get('mass', 'unknown')} mass",
+        f"acceptance {summary['acceptance_rate']:.2f}",
+        *([f"mean tree depth {deep:.1f}"] if deep else []),
+        f"{divergences:,} divergence{'' if divergences == 1 else 's'}" if divergences else "no divergences",
+        *([f"BFMI at least {min(summary['bfmi']):.2f}"] if summary["bfmi"] else []),
+    ]
+    cost = summary["rounds_per_effective_draw"]
+    dear = "" if cost is None else f", {shown(cost)} for one effective draw"
+    spent = f"{summary['gradients']:,} gradients at each agent, {summary['rounds']:,} rounds of messages{dear}."
+    lines = [f"{summary['method']}: {', '.join(fared)}.", spent[0].upper() + spent[1:]]
+    if "draws_digest" in summary:  # older runs have none
+        lines.append(f"Digest of the shared draws: {summary['draws_digest'][:16]}")
+    return lines
 
 
 def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
@@ -50,13 +74,35 @@ def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     more = len(summary["posterior"]) - _MOST_ROWS
     posterior = Section(
         "Posterior",
-        "All agents hold these draws, given the data of all of them. One line a chain."
+        _whose_draws(summary)
         + (f" The first {_MOST_ROWS} parameters; summary.json has {more:,} more." if more > 0 else ""),
         {"marginals": chain_marginals(run)} if with_marginals else {},
         posterior_table(summary),
     )
-    traces = Section("Chains", "Every draw, a colour for each chain.", {"traces": chain_traces(run)})
+    marked = " Black ticks below: draws that diverged." if summary["divergences"] else ""
+    traces = Section("Chains", f"Every draw, a colour for each chain.{marked}", {"traces": chain_traces(run)})
     return [posterior, traces, _sampler(summary)]
+
+
+def _whose_draws(summary: Mapping[str, Any]) -> str:
+    """Who holds the draws, and what the figure shows of them."""
+    whose = sorted({row["agent"] for row in summary["posterior"] if "agent" in row})
+    if not whose:
+        return "All agents hold these draws, given the data of all of them. One line a chain."
+    return (
+        "Draws given the data of all agents. All of them hold those of the shared parameters; those of a private one "
+        f"are at its agent alone. One line a chain, private ones of agent {whose[0]}."
+    )
+
+
+def _depths(counts: Sequence[int]) -> str | None:
+    """How many doublings trajectories took.
+
+    >>> _depths([0, 100, 300])
+    '1 (25 %), 2 (75 %)'
+    """
+    said = [f"{depth} ({100 * count / sum(counts):.0f} %)" for depth, count in enumerate(counts) if count]
+    return ", ".join(said) or None
 
 
 def _sampler(summary: Mapping[str, Any]) -> Section:
@@ -70,13 +116,14 @@ def _sampler(summary: Mapping[str, Any]) -> Section:
         "hops of each": summary["hops"],
         "rounds for an effective draw": summary["rounds_per_effective_draw"],
         "divergences": summary["divergences"],
-        "mean depth": summary["depth"] or None,
+        "tree depths": _depths(summary.get("depths", ())),
         "BFMI, lowest of the chains": min(summary["bfmi"], default=None),
+        "scales of the shared parameters": ", ".join(shown(one) for one in found.get("scales", ())[:_MOST_SCALES]),
+        "digest of the shared draws": summary.get("draws_digest"),
     }
-    rows = [{"what": what, "value": shown(value)} for what, value in facts.items() if value is not None]
+    rows = [{"what": what, "value": shown(value)} for what, value in facts.items() if value not in (None, "")]
     text = "Found by the warm-up, from sums over the network; nothing was set by hand."
-    return Section("The sampler", " ".join([text, *(f"Note: {one}." for one in summary["warnings"])]), {},
-                   tables.rows(rows, {"": "what", "value": "value"}))  # fmt: skip
+    return Section("The sampler", text, {}, tables.rows(rows, {"": "what", "value": "value"}))
 
 
 def chain_marginals(run: RunDirectory) -> Figure:
@@ -96,8 +143,9 @@ def chain_marginals(run: RunDirectory) -> Figure:
 
 
 def chain_traces(run: RunDirectory) -> Figure:
-    """Up to three parameters, every chain."""
+    """Up to three parameters, every chain; ticks below them where a draw of some chain diverged."""
     draws, names = _draws(run, 3)
+    diverged = np.flatnonzero(_diverging(run).any(0))
     chosen = evenly(draws.shape[1], 1500)
     with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
         axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
@@ -106,11 +154,21 @@ def chain_traces(run: RunDirectory) -> Figure:
                 line = draws[chain, chosen, column]
                 label = f"chain {chain}"
                 axis.plot(chosen, line, color=COLOURS[chain % len(COLOURS)], linewidth=0.6, alpha=0.7, label=label)
+            bottom = axis.get_xaxis_transform()
+            axis.plot(
+                diverged, np.zeros(len(diverged)), "|", color="black", markersize=9, transform=bottom, clip_on=False
+            )
             axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("draw")
         figure.set_layout_engine("tight")
     return figure
+
+
+def _diverging(run: RunDirectory) -> np.ndarray:
+    """`(chains, draws)`: which draws diverged."""
+    measured = run.metrics
+    return measured["diverging"].to_numpy()[:, measured["step"].to_numpy() > run.plan.burn_in] > 0
 
 
 def _draws(run: RunDirectory, most: int) -> tuple[np.ndarray, list[str]]:

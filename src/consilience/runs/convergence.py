@@ -116,8 +116,8 @@ def warnings_of(divergences: int, bfmi: Sequence[float], deepest: float) -> list
     found = []
     if divergences:
         found.append(
-            f"{divergences:,} draws diverged: the posterior has places that the step size cannot follow; try "
-            "target_acceptance 0.95, or other coordinates (a non-centred hierarchy)"
+            f"{divergences:,} draw{'' if divergences == 1 else 's'} diverged: the posterior has places that the step "
+            "size cannot follow; try target_acceptance 0.95, or other coordinates (a non-centred hierarchy)"
         )
     if any(value < _LEAST_BFMI for value in bfmi):
         found.append(

@@ -5,6 +5,7 @@ What all agents have in common is one row; what is an agent's own has a row for 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,15 @@ def posterior_rows(run: RunDirectory) -> list[dict[str, Any]]:
         for agent, place, values in _entries(draws[name])
         if np.isfinite(values).all()  # agents may have fewer private parameters than others
     ]
+
+
+def shared_digest(draws: Any) -> str:
+    """A digest of the draws of shared parameters in unison: all agents have the same."""
+    digest = hashlib.sha256()
+    for name in draws.attrs["parameters"]:
+        if "agent" not in draws[name].dims:
+            digest.update(np.ascontiguousarray(draws[name].to_numpy()).tobytes())
+    return digest.hexdigest()
 
 
 def _entries(variable: Any) -> Iterator[tuple[int | None, tuple[int, ...], np.ndarray]]:

@@ -11,7 +11,7 @@ from consilience.diagnostics.convergence import bfmi
 from consilience.graphs.spanning import num_hops
 from consilience.runs.convergence import shortcomings, verdict, warnings_of
 from consilience.runs.directory import RunDirectory, private_names
-from consilience.runs.posterior import entry_name, posterior_rows
+from consilience.runs.posterior import entry_name, posterior_rows, shared_digest
 
 SUMMARY_FORMAT = 3
 _MOST_AGENTS = 32
@@ -91,8 +91,10 @@ def in_unison(run: RunDirectory) -> dict[str, Any]:
         "divergences": int(diverging.sum()),
         "acceptance_rate": float(drawn["acceptance_rate"].mean()),
         "depth": float(depth.mean()),
+        "depths": np.bincount(depth.astype(int).ravel()).tolist() if depth.any() else [],
         "bfmi": fractions,
         "adaptation": run.status.get("adaptation", {}),
+        "draws_digest": shared_digest(run.draws),
         "parameters": list(dict.fromkeys(row["parameter"] for row in rows)),
         "posterior": rows,
         **_of_agents(rows, evenly(plan.num_agents, _MOST_AGENTS)),

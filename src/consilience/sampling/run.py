@@ -32,7 +32,10 @@ class Run(RunDirectory):
 
         summary = self.summary
         if isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
-            return pandas.DataFrame(summary["posterior"]).set_index("parameter")
+            table = pandas.DataFrame(summary["posterior"]).set_index("parameter")
+            if "agent" in table:  # nobody's own where it is shared
+                table.insert(0, "agent", table.pop("agent").astype("Int64"))
+            return table
         columns = {
             name: [row[name] for row in summary["agents"]] for name in ("mean", "standard_deviation", "rhat", "ess")
         }

@@ -31,8 +31,9 @@ def sample(
 
     Args:
         problem: what to infer.
-        plan: how; or only the graph, and sampler, warm-up and length are chosen: NUTS (HMC with private parameters),
-            four chains, until every parameter has converged.
+        plan: how; or only the graph, and sampler, warm-up and length are chosen: NUTS (HMC with private parameters)
+            if at most 2,000 parameters are shared, four chains, until every parameter has converged or 10,000 draws
+            of each chain are made.
         out: the directory for the run, which must not hold one yet; by default a temporary one.
         engine: where to sample: `simulate` keeps all agents in one program, `mesh` spreads them over all devices,
             `peers` makes each a node with its own connections; or one of `Simulate()`, `Mesh(…)` and `Peers(…)`.
@@ -40,6 +41,15 @@ def sample(
         checkpoint_seconds: how often to write a checkpoint.
         theory: hold the finished run against the theorems too, for its report; takes some seconds.
     """
+    if not isinstance(problem, Problem):
+        raise InputError(
+            f"the problem must be a cs.Problem, not {type(problem).__name__}: make one of your functions"
+        )
+    if not isinstance(plan, Plan | Graph):
+        raise InputError(
+            f"the plan must be a cs.Plan or a graph, not {type(plan).__name__}: take for example cs.graphs.ring"
+            f"({len(problem.shards)}), or cs.Plan.load(path) for a file"
+        )
     plan = default_plan(problem, plan) if isinstance(plan, Graph) else plan
     chosen = engine_named(engine)
     chosen.require_room(None if out is None else Path(out))

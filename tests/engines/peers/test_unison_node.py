@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.deployment.merging import merge, shared_digest
+from consilience.deployment.merging import merge
 from consilience.deployment.networks import make_network
 from consilience.deployment.processes import network_status
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.unison_node import UnisonNode
 from consilience.errors import NetworkError, PlanError
+from consilience.runs.posterior import shared_digest
 from tests.command import Command
 from tests.engines.peers.running import ended_at_last, wait_for_success
 from tests.engines.peers.test_kills import wait_for_round
@@ -53,7 +54,7 @@ def sampled(plan, place, kill=(), environments=(None, None, None), **options):
 def merged(files, place):
     """The network's run, and the one digest of what all agents share."""
     runs = [NodeSettings.load(path).run for path in files]
-    digests = {shared_digest(cs.Run(run)) for run in runs}
+    digests = {shared_digest(cs.Run(run).draws) for run in runs}
     assert len(digests) == 1
     return merge(runs, place / "whole", wards()), digests.pop()
 
@@ -105,7 +106,9 @@ def test_twenty_kills_change_nothing(tmp_path):
                 nodes[agent] = Command("node", files[agent], environment=quickly)
         wait_for_success(nodes)
     found, digest = merged(files, tmp_path)
-    assert [node["restarts"] for node in found.summary["nodes"]] == [sum(i in wave for wave in WAVES) for i in range(3)]
+    assert [node["restarts"] for node in found.summary["nodes"]] == [
+        sum(i in wave for wave in WAVES) for i in range(3)
+    ]
     assert min(sum(one < LONG.num_warmup for one in rounds), sum(one > LONG.num_warmup for one in rounds)) >= 6
     quiet, undisturbed = sampled(LONG, tmp_path / "quiet", environments=[quickly] * 3)
     assert digest == undisturbed
