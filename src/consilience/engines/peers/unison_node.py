@@ -250,8 +250,9 @@ class UnisonNode(Member[SumWire]):
                     replica = self._together(step, replica)
                     moved, buffers = self._run(replica, step)
                 after = self._together(step + 1, moved)
-                assert buffers is not None
-                return Held(after, self._sums.settled.retries), buffers
+                assert buffers is not None  # its draw is the one that all adopted, not as this processor rounded it
+                adopted = buffers._replace(shared=np.asarray(after.shared)[None])
+                return Held(after, self._sums.settled.retries), adopted
             except Retry as retry:
                 if retry.draw < step:
                     raise SumError(
