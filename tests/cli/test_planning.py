@@ -52,7 +52,7 @@ def test_a_plan_from_elsewhere_runs_nothing(here, command):
 def test_theory_prints_tables_and_writes_figures(here):
     done = call("theory", "plan.toml", "--allow", "mine", "--out", "page", cwd=here)
     for symbol in ("ρ_U", "μ_g", "W_2", "C̄_F2", "k*"):
-        assert f"\n  {symbol} " in done.stdout
+        assert f"\n {symbol} " in done.stdout
     assert "Theorem 1's rate is δ₂ − 2δ₁ = 0.6" in done.stdout
     assert done.stdout.strip().splitlines()[-1] == "Report: page/report.html"
     assert (here / "page" / "figures" / "theory_divergence.png").stat().st_size > 10_000

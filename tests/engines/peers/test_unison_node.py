@@ -106,9 +106,8 @@ def test_twenty_kills_change_nothing(tmp_path):
                 nodes[agent] = Command("node", files[agent], environment=quickly)
         wait_for_success(nodes)
     found, digest = merged(files, tmp_path)
-    assert [node["restarts"] for node in found.summary["nodes"]] == [
-        sum(i in wave for wave in WAVES) for i in range(3)
-    ]
+    kills = [sum(agent in wave for wave in WAVES) for agent in range(3)]
+    assert [node["restarts"] for node in found.summary["nodes"]] == kills
     assert min(sum(one < LONG.num_warmup for one in rounds), sum(one > LONG.num_warmup for one in rounds)) >= 6
     quiet, undisturbed = sampled(LONG, tmp_path / "quiet", environments=[quickly] * 3)
     assert digest == undisturbed

@@ -89,8 +89,9 @@ class Moving:
                     replica = self.together(move, replica)
                     moved, buffers = self._run(replica, move)
                 after = self.together(move + 1, moved)
-                assert buffers is not None
-                return held._replace(replica=after, retries=self.sums.settled.retries), buffers
+                assert buffers is not None  # its draw is the one that all adopted, not as this processor rounded it
+                adopted = buffers._replace(shared=np.asarray(after.shared)[None])
+                return held._replace(replica=after, retries=self.sums.settled.retries), adopted
             except Retry as retry:
                 if retry.draw < move:
                     raise SumError(
