@@ -80,7 +80,7 @@ class UnisonNode(Member[SumWire]):
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.members = Membership(settings.agent, neighbours_of(plan, settings.agent), plan.num_agents)
         self.stop = threading.Event()
-        self.run = " ".join([plan.digest(), settings.on_loss])
+        self.run = " ".join([plan.digest(), settings.on_loss, jax.__version__])
         self._most_words = max(
             self.moving.words.size, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
         )
