@@ -9,7 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from benchmarks import a9a, against_others, lenet, memory, mesh, peers, scaling, storing
+from benchmarks import (
+    a9a,
+    against_others,
+    lenet,
+    memory,
+    mesh,
+    peers,
+    scaling,
+    storing,
+    unison,
+    unison_draws,
+    unison_peers,
+)
 from benchmarks.table import Line, Skipped, header
 
 COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
@@ -27,6 +39,10 @@ COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "peers-lenet": peers.lenet_rounds,
     "peers-checkpoints": peers.checkpoints,
     "peers-memory": peers.growth,
+    "unison": unison.leapfrogs,
+    "unison-gradients": unison_draws.gradients,
+    "unison-rounds": unison_draws.rounds,
+    "unison-peers": unison_peers.evaluations,
 }
 
 

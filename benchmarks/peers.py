@@ -172,7 +172,7 @@ def _part(part: str, path: str) -> float:
 
     settings = NodeSettings.load(path)
     plan = Plan.load(settings.plan)
-    node = Node(own_problem(plan, settings.agent), plan, settings)
+    node = Node(own_problem(plan, settings), plan, settings)
     node.compile()
     step, state = node.step, node.initial_state().sampler
     others = tuple(np.zeros((len(step.weights), *shape), dtype) for shape, dtype in step.message_shapes)
@@ -210,6 +210,8 @@ class _Exchange:
                 receive=lambda sender, content: self.arrived[sender].put(content),
                 answer=lambda what, content: None,
                 change=lambda number, up: here.add(number) if up else here.discard(number),
+                notice=lambda number, content: None,
+                longest=2**24,
             ),
         )
         nothing = tuple(np.zeros(shape, dtype) for shape, dtype in node.step.message_shapes)
