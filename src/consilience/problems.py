@@ -69,6 +69,9 @@ class Problem:
             `"simplex"`, `"ordered"`, `"correlation"`, `"correlation_cholesky"`, or a constraint of NumPyro. Samplers
             move on an unconstrained scale; functions here, draws and results are on the constrained one, and
             densities are with respect to it.
+        derived: `parameters -> {name: array}`, other quantities of interest, on the constrained scale; not sampled, but
+            computed from draws by `cs.predictive.derived_draws`.
+        outputs: `(parameters, inputs) -> (inputs, …)`, what the model says about inputs (logits, means), for predictions.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -92,6 +95,8 @@ class Problem:
     private: Sequence[str] = ()
     log_private: Callable[[Any], jax.Array] | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
+    derived: Callable[[Any], Mapping[str, jax.Array]] | None = None
+    outputs: Callable[[Any, Any], jax.Array] | None = None
 
     def __post_init__(self) -> None:
         if self.replicas is not None:
@@ -99,16 +104,7 @@ class Problem:
             for chain, shards in enumerate(self.replicas):
                 if [_shapes(shard) for shard in shards] != wanted:
                     raise ProblemError(f"the data of chain {chain} has other shapes than that of the first chain")
-        if not len(self.shards):
-            raise ProblemError("a problem needs at least one shard of data, one for each agent; got none")
-        first = _row_shapes(self.shards[0], 0)
-        for agent, shard in enumerate(self.shards):
-            shapes = _row_shapes(shard, agent)
-            if shapes != first:
-                raise ProblemError(
-                    f"the shards must have the same arrays at every agent, up to the number of rows; agent 0 "
-                    f"has {_shown(first)}, agent {agent} has {_shown(shapes)}"
-                )
+        require_shards(self.shards)
         self._require_own_parts()
 
     def _require_own_parts(self) -> None:
@@ -230,6 +226,20 @@ def cast_floats(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(
         lambda leaf: jnp.asarray(leaf, dtype if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None), tree
     )
+
+
+def require_shards(shards: Sequence[Any]) -> None:
+    """Check that there is one shard for each agent, all with the same arrays up to the number of rows."""
+    if not len(shards):
+        raise ProblemError("a problem needs at least one shard of data, one for each agent; got none")
+    first = _row_shapes(shards[0], 0)
+    for agent, shard in enumerate(shards):
+        shapes = _row_shapes(shard, agent)
+        if shapes != first:
+            raise ProblemError(
+                f"the shards must have the same arrays at every agent, up to the number of rows; agent 0 "
+                f"has {_shown(first)}, agent {agent} has {_shown(shapes)}"
+            )
 
 
 def _shapes(shard: Any) -> Any:
