@@ -152,6 +152,6 @@ def test_what_is_used_of_numpyro_is_there():
     assert callable(initialization.init_to_uniform)
     found = handlers.trace(handlers.seed(linear, 0)).get_trace(np.ones((2, 2)), np.ones(2))
     assert {"type", "name", "fn", "value", "is_observed", "intermediates", "scale"} <= set(found["slope"])
-    assert found["rows"]["args"] == (2, 2)
+    assert found["rows"]["args"] == (2, None)
     assert {site["type"] for site in found.values()} == {"sample", "deterministic", "plate"}
     assert numpyro.distributions.constraints.independent(dist.constraints.real, 1).base_constraint

@@ -131,7 +131,8 @@ def _word(step: Any) -> str:
 def _require_rows(outputs: Callable[[Any, Any], Any], weights: Any, shard: tuple[Any, Any], likelihood: str) -> None:
     """Check the shape of what comes out for a few rows, without computing it."""
     inputs, targets = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((_ROWS, *np.shape(leaf)[1:]), jax.dtypes.canonicalize_dtype(leaf.dtype)), shard
+        lambda leaf: jax.ShapeDtypeStruct((_ROWS, *np.shape(leaf)[1:]), jax.dtypes.canonicalize_dtype(leaf.dtype)),
+        shard,
     )
     try:
         shape = jax.eval_shape(outputs, weights, inputs).shape

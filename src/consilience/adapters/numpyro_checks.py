@@ -68,7 +68,9 @@ def _values(model: Callable[..., Any], parameters: Any, rows: Any) -> dict[str, 
         found = at(model, parameters, rows)
         return {name: log_probability(site) for name, site in found.items() if site["type"] == "sample"}
 
-    return {name: np.asarray(value) for name, value in jax.jit(run)(parameters, cast_floats(rows, jnp.float64)).items()}
+    return {
+        name: np.asarray(value) for name, value in jax.jit(run)(parameters, cast_floats(rows, jnp.float64)).items()
+    }
 
 
 def _rows(rows: Any, chosen: np.ndarray) -> Any:

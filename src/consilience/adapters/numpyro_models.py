@@ -86,7 +86,8 @@ def _of_each_row(model: Callable[..., Any], row_axes: dict[str, int], parameters
     """`(num_rows,)`: the log-likelihood of each row, of all observed sites together."""
     found, count = at(model, parameters, rows), jax.tree.leaves(rows)[0].shape[0]
     each = [
-        jnp.moveaxis(log_probability(found[name]), axis, 0).reshape(count, -1).sum(1) for name, axis in row_axes.items()
+        jnp.moveaxis(log_probability(found[name]), axis, 0).reshape(count, -1).sum(1)
+        for name, axis in row_axes.items()
     ]
     return sum(each[1:], each[0])
 

@@ -16,7 +16,9 @@ Site = dict[str, Any]
 Trace = dict[str, Site]
 
 
-def trace(model: Callable[..., Any], rows: Any, values: Callable[[Site], Any], key: Any, kept: Trace | None = None) -> Trace:
+def trace(
+    model: Callable[..., Any], rows: Any, values: Callable[[Site], Any], key: Any, kept: Trace | None = None
+) -> Trace:
     """The sites of a model, by name, in their order.
 
     Args:
@@ -50,7 +52,9 @@ def called(model: Callable[..., Any], rows: Any) -> Any:
 
 def at(model: Callable[..., Any], parameters: Mapping[str, Any], rows: Any) -> Trace:
     """The sites where the latent ones have the given values; a model without random state draws nothing then."""
-    return trace(model, rows, lambda site: parameters.get(site["name"]) if is_latent(site) else None, jax.random.key(0))
+    return trace(
+        model, rows, lambda site: parameters.get(site["name"]) if is_latent(site) else None, jax.random.key(0)
+    )
 
 
 def log_probability(site: Site) -> jax.Array:
