@@ -69,6 +69,8 @@ class Problem:
             `"simplex"`, `"ordered"`, `"correlation"`, `"correlation_cholesky"`, or a constraint of NumPyro. Samplers
             move on an unconstrained scale; functions here, draws and results are on the constrained one, and
             densities are with respect to it.
+        labels: for parameters that are vectors, the names that people know of the entries along the last axis,
+            `{"coefficients": ("Intercept", "age")}`.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -92,6 +94,7 @@ class Problem:
     private: Sequence[str] = ()
     log_private: Callable[[Any], jax.Array] | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.replicas is not None:
