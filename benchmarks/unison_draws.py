@@ -164,7 +164,7 @@ def dula_rounds(problem: Problem, graph: graphs.Graph) -> float:
     of each consensus step the largest such step size is taken, and of these the one with the shortest memory.
     """
     network = GaussianNetwork.of(problem, graph)
-    largest = float(np.linalg.eigvalsh(graph.laplacian).max())
+    largest = graph.largest_eigenvalue
     curvature = problem.num_agents * float(np.linalg.eigvalsh(network.precisions).max())
     best = np.inf
     for share in (0.3, 0.6, 0.9, 1.2, 1.5, 1.8):
