@@ -12,6 +12,7 @@ from consilience.version import __version__
 
 if TYPE_CHECKING:
     from consilience import datasets, diagnostics, graphs, models, predictive, schedules, theory
+    from consilience.adapters import from_apply, from_equinox, from_flax, from_numpyro
     from consilience.errors import ConsilienceError
     from consilience.planning.assessments import assess
     from consilience.planning.checks import check
@@ -38,6 +39,10 @@ _HOME = {
     "Simulate": "sampling.engines",
     "assess": "planning.assessments",
     "check": "planning.checks",
+    "from_apply": "adapters.apply_functions",
+    "from_equinox": "adapters.equinox_modules",
+    "from_flax": "adapters.flax_modules",
+    "from_numpyro": "adapters.numpyro_models",
     "resume": "sampling.sample",
     "sample": "sampling.sample",
     "suggest": "planning.suggestions",
@@ -61,6 +66,10 @@ __all__ = [
     "check",
     "datasets",
     "diagnostics",
+    "from_apply",
+    "from_equinox",
+    "from_flax",
+    "from_numpyro",
     "graphs",
     "models",
     "predictive",

@@ -1,0 +1,101 @@
+"""Is a NumPyro model a product over rows, times a prior that sees none of them? Shown by numbers, on a few rows.
+
+Shapes cannot show that a covariate was centred inside the model, or that a prior's scale comes from the data: every
+site still has its row axis, or none. So sites are evaluated on all of a few rows, and on some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from consilience.adapters.numpyro_sites import Sites
+from consilience.adapters.numpyro_tracing import Trace, at, log_probability, start, trace
+from consilience.errors import ProblemError
+from consilience.kernel.parameters import Parameters
+from consilience.problems import Problem, cast_floats
+
+_TOLERANCE = 1e-5  # a model may compute in single precision
+
+
+def require_apart(model: Callable[..., Any], problem: Problem, sites: Sites, rows: Any) -> None:
+    """Check that rows do not see each other, and that nothing else sees rows."""
+    count = len(jax.tree.leaves(rows)[0])
+    pieces = [np.arange(count)[::-1], np.arange(count)[::2], np.array([count - 1])]
+    beside = [name for name in (*sites.latent, *sites.common)]
+    with jax.enable_x64(True):
+        parameters = _somewhere(problem)
+        whole = _values(model, parameters, rows)
+        for chosen in pieces:
+            part = _values(model, parameters, _rows(rows, chosen))
+            for name in beside:
+                if not _alike(whole[name].sum(), part[name].sum()):
+                    raise ProblemError(_sees_rows(name, name in sites.latent))
+            for name, axis in sites.row_axes.items():
+                if not _alike(np.take(whole[name], chosen, axis), part[name]):
+                    raise ProblemError(_rows_see_each_other(name))
+
+
+def unseen_by_rows(model: Callable[..., Any], names: Sequence[str], pieces: Sequence[Any]) -> tuple[str, ...]:
+    """Those deterministic values that are the same whatever the rows: functions of the parameters alone."""
+    if not names:
+        return ()
+    with jax.enable_x64(True):
+        key = jax.random.key(0)
+        traces: list[Trace] = [trace(model, cast_floats(rows, jnp.float64), start, key) for rows in pieces]
+    first, *others = traces
+    return tuple(
+        name for name in names if all(_alike(first[name]["value"], other[name]["value"]) for other in others)
+    )
+
+
+def _somewhere(problem: Problem) -> Any:
+    """Parameters near where agents start, but at no special place: slopes are not zero there."""
+    parameters = Parameters.of(problem, jnp.float64)
+    own = parameters.groups[0].parameters if parameters.groups else parameters
+    w = own.ravel(cast_floats(problem.inits[0](jax.random.key(2)), jnp.float64))
+    return own.unravel(w + 0.3 * jnp.sin(1.0 + jnp.arange(len(w))))
+
+
+def _values(model: Callable[..., Any], parameters: Any, rows: Any) -> dict[str, np.ndarray]:
+    """The log-probabilities of all sites."""
+
+    def run(parameters: Any, rows: Any) -> dict[str, jax.Array]:
+        found = at(model, parameters, rows)
+        return {name: log_probability(site) for name, site in found.items() if site["type"] == "sample"}
+
+    return {
+        name: np.asarray(value) for name, value in jax.jit(run)(parameters, cast_floats(rows, jnp.float64)).items()
+    }
+
+
+def _rows(rows: Any, chosen: np.ndarray) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], rows)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return np.shape(one) == np.shape(other) and np.allclose(one, other, _TOLERANCE, _TOLERANCE, equal_nan=True)
+
+
+def _sees_rows(name: str, latent: bool) -> str:
+    if latent:
+        return (
+            f"the prior of latent site {name!r} depends on the rows, so that agents with different rows would have "
+            "different priors: write numbers that all agents agree on in advance"
+        )
+    return (
+        f"{name!r} adds one number for all rows together (a factor that sums over rows?): give it one value for each "
+        "row, without summing, and the sampler sums"
+    )
+
+
+def _rows_see_each_other(name: str) -> str:
+    return (
+        f"the log-likelihood of a row at observed site {name!r} changes with the other rows (a covariate that is centred "
+        "or scaled inside the model, a time series?): agents hold different rows, so compute such numbers beforehand, "
+        "the same for all agents, and let a row be a whole series"
+    )

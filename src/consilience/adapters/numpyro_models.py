@@ -1,0 +1,124 @@
+"""A model written for NumPyro becomes a problem: its sites say what is prior, private and likelihood.
+
+With latent sites `w` (shared) and `z` (named in `private`), at agent `i`
+
+    log_prior    log p(w)        sites of w, and factors that see no rows
+    log_private  log p(z|w)      sites of z
+    likelihood   log p(x_b|w,z)  observed sites, one value for each row b
+
+Parameters are on the scale on which the model is written; their supports become the problem's constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from consilience.adapters.numpyro_checks import require_apart, unseen_by_rows
+from consilience.adapters.numpyro_sites import Sites, find_sites
+from consilience.adapters.numpyro_supports import constraints_of_sites
+from consilience.adapters.numpyro_tracing import at, is_latent, log_probability, start, trace
+from consilience.errors import ProblemError
+from consilience.problems import Problem, require_shards
+
+_CHECKED_ROWS = 7
+
+
+def from_numpyro(
+    model: Callable[..., Any], shards: Sequence[Any], *, private: Sequence[str] = (), check: bool = True
+) -> Problem:
+    """The posterior of a NumPyro model's latent sites, given every agent's rows.
+
+    Args:
+        model: written for one agent's rows, any number of them, as its author has it. What is no row, such as a number
+            of groups, is fixed beforehand by `functools.partial`.
+        shards: with what the model is called at each agent: a dictionary of arrays as `model(**rows)`, a tuple as
+            `model(*rows)`. Every array has one leading entry for each row.
+        private: latent sites that are an agent's own and never leave it.
+        check: also evaluate the model on a few rows, to find rows that see each other and a prior that sees rows; what
+            shapes show is refused anyway.
+
+    `numpyro.deterministic` values that are functions of the parameters alone are the problem's `derived`.
+
+    >>> import numpyro, numpyro.distributions as dist
+    >>> def heights(y):
+    ...     mean, spread = numpyro.sample("mean", dist.Normal(0, 10)), numpyro.sample("spread", dist.HalfNormal(5))
+    ...     with numpyro.plate("rows", len(y)):
+    ...         numpyro.sample("y", dist.Normal(mean, spread), obs=y)
+    >>> problem = from_numpyro(heights, [{"y": np.array([1.0, 2.0, 4.0])}, {"y": np.array([3.0, 2.5])}])
+    >>> problem.num_agents, sorted(problem.init(jax.random.key(0))), problem.constraints
+    (2, ['mean', 'spread'], {'spread': 'positive'})
+    """
+    require_shards(shards)
+    sites = find_sites(model, shards)
+    own = _private_sites(sites, private)
+    pieces = _few_rows(shards)
+    constraints = constraints_of_sites(model, sites.latent, pieces)
+    template = jax.tree.map(lambda leaf: np.ones_like(leaf[:1]), pieces[0])  # no row is in the prior
+    shared = tuple(name for name in (*sites.latent, *sites.common) if name not in own)
+    fixed = unseen_by_rows(model, sites.fixed, pieces)
+
+    def derived(parameters: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        found = at(model, parameters, template)
+        return {name: found[name]["value"] for name in fixed}
+
+    problem = Problem(
+        log_likelihood=lambda parameters, rows: _of_each_row(model, sites.row_axes, parameters, rows),
+        log_prior=lambda parameters: _of_sites(model, shared, parameters, template),
+        init=lambda key: _start(model, template, key),
+        shards=shards,
+        name=getattr(model, "__name__", "NumPyro model").replace("_", " "),
+        private=tuple(own),
+        log_private=(lambda parameters: _of_sites(model, own, parameters, template)) if own else None,
+        constraints=constraints,
+        derived=derived if fixed else None,
+    )
+    if check:
+        require_apart(model, problem, sites, pieces[0])
+    return problem
+
+
+def _of_each_row(model: Callable[..., Any], row_axes: dict[str, int], parameters: Any, rows: Any) -> jax.Array:
+    """`(num_rows,)`: the log-likelihood of each row, of all observed sites together."""
+    found, count = at(model, parameters, rows), jax.tree.leaves(rows)[0].shape[0]
+    each = [
+        jnp.moveaxis(log_probability(found[name]), axis, 0).reshape(count, -1).sum(1)
+        for name, axis in row_axes.items()
+    ]
+    return sum(each[1:], each[0])
+
+
+def _of_sites(model: Callable[..., Any], names: Sequence[str], parameters: Any, rows: Any) -> jax.Array:
+    """The log-density of some sites, of all their entries together."""
+    found = at(model, parameters, rows)
+    return sum((log_probability(found[name]).sum() for name in names), jnp.zeros(()))
+
+
+def _start(model: Callable[..., Any], rows: Any, key: jax.Array) -> dict[str, jax.Array]:
+    found = trace(model, rows, start, key)
+    return {name: site["value"] for name, site in found.items() if is_latent(site)}
+
+
+def _private_sites(sites: Sites, private: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(private, str):
+        raise ProblemError(f"private is the text {private!r}: give a tuple of names, ({private!r},)")
+    unknown = [name for name in private if name not in sites.latent]
+    if unknown:
+        raise ProblemError(
+            f"private names {unknown[0]!r}, which is no latent site of the model: it has {', '.join(sites.latent)}"
+        )
+    return tuple(private)
+
+
+def _few_rows(shards: Sequence[Any]) -> list[Any]:
+    """Some rows of the agents together, and the last of them alone: to look at a model with."""
+
+    def first(leaves: Iterable[Any]) -> np.ndarray:
+        return np.concatenate([np.asarray(leaf)[:_CHECKED_ROWS] for leaf in leaves])[:_CHECKED_ROWS]
+
+    rows = jax.tree.map(lambda *leaves: first(leaves), *shards)
+    return [rows, jax.tree.map(lambda leaf: leaf[-1:], rows)]

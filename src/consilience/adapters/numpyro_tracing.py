@@ -1,0 +1,97 @@
+"""A NumPyro model run once, with values put in, and what its sites then say.
+
+A shard is what the model is called with: a dictionary of arrays as `model(**rows)`, a tuple as `model(*rows)`, anything
+else as `model(rows)`. The functions of NumPyro that are used stand here and in `numpyro_sites`; a test names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Site = dict[str, Any]
+Trace = dict[str, Site]
+
+
+def trace(
+    model: Callable[..., Any], rows: Any, values: Callable[[Site], Any], key: Any, kept: Trace | None = None
+) -> Trace:
+    """The sites of a model, by name, in their order.
+
+    Args:
+        model: written for one agent's rows.
+        rows: with which it is called.
+        values: from a site to the value it shall take, or `None` for a draw from its distribution.
+        key: for draws.
+        kept: sites are put there as they come, so that it is known how far a model came that fails.
+    """
+    from numpyro import handlers
+
+    with handlers.block(), handlers.trace() as found:
+        try:
+            called(handlers.substitute(handlers.seed(model, key), substitute_fn=values), rows)
+        finally:
+            if kept is not None:
+                kept.update(found)
+    return found
+
+
+def called(model: Callable[..., Any], rows: Any) -> Any:
+    """What a model returns for some rows.
+
+    >>> called(lambda x, y: x + y, {"x": 1, "y": 2}), called(max, (1, 2)), called(abs, -3)
+    (3, 2, 3)
+    """
+    if isinstance(rows, Mapping):
+        return model(**rows)
+    return model(*rows) if isinstance(rows, tuple | list) else model(rows)
+
+
+def at(model: Callable[..., Any], parameters: Mapping[str, Any], rows: Any) -> Trace:
+    """The sites where the latent ones have the given values; a model without random state draws nothing then."""
+    return trace(
+        model, rows, lambda site: parameters.get(site["name"]) if is_latent(site) else None, jax.random.key(0)
+    )
+
+
+def log_probability(site: Site) -> jax.Array:
+    """The log-probability of a site's value, entry by entry; masks and scales of NumPyro's handlers are respected."""
+    with_intermediates = (site["intermediates"],) if site["intermediates"] else ()
+    found = jnp.asarray(site["fn"].log_prob(site["value"], *with_intermediates))
+    return found if site["scale"] is None else site["scale"] * found
+
+
+def is_latent(site: Site) -> bool:
+    """Whether a site is sampled: a parameter."""
+    return site["type"] == "sample" and not site["is_observed"]
+
+
+def is_observed(site: Site) -> bool:
+    """Whether a site is data, or a `factor`."""
+    return site["type"] == "sample" and site["is_observed"]
+
+
+def start(site: Site) -> Any:
+    """Where a latent site starts: about the median of its prior; near the middle where entries belong together.
+
+    The median of simplices, or of correlation matrices, is none.
+    """
+    from numpyro.infer.initialization import init_to_median, init_to_uniform
+
+    if not is_latent(site):
+        return None
+    if entries_are_apart(site["fn"].support):
+        return init_to_median(site)
+    return init_to_uniform(site, radius=0.5)
+
+
+def entries_are_apart(support: Any) -> bool:
+    """Whether a support says of each entry of an array where it may be, whatever the others are."""
+    from numpyro.distributions import constraints
+
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support.event_dim == 0
