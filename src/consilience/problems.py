@@ -286,6 +286,12 @@ def _row_shapes(shard: Any, agent: int) -> tuple[Any, ...]:
             f"the arrays in the shard of agent {agent} have {' and '.join(sorted(map(str, lengths)))} rows: "
             "they must have the same number"
         )
+    odd = [np.asarray(leaf).dtype for leaf in leaves if np.asarray(leaf).dtype.kind in "OUSMm"]
+    if odd:
+        raise ProblemError(
+            f"the shard of agent {agent} holds an array of dtype {odd[0]}, and models compute with numbers: turn text and "
+            "dates into numbers, categories into 0, 1, 2, …, the same at every agent"
+        )
     if lengths == {0}:
         raise ProblemError(
             f"the shard of agent {agent} is empty: give every agent at least one row, or leave the agent out"

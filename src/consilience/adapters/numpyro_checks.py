@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from consilience.adapters.dependence import used_columns
+from consilience.adapters.numpyro_names import nested, value_of
 from consilience.adapters.numpyro_sites import Sites
 from consilience.adapters.numpyro_tracing import Trace, at, log_probability, start, trace
 from consilience.errors import ProblemError
@@ -38,6 +40,24 @@ def require_apart(model: Callable[..., Any], problem: Problem, sites: Sites, row
             for name, axis in sites.row_axes.items():
                 if not _alike(np.take(whole[name], chosen, axis), part[name]):
                     raise ProblemError(_rows_see_each_other(name))
+
+
+def require_shared_first(
+    model: Callable[..., Any], private: Sequence[str], shared: Sequence[str], parameters: Any, rows: Any
+) -> None:
+    """Check that the prior of what is shared does not depend on what is an agent's own."""
+    values = {name: value_of(parameters, name) for name in (*private, *shared)}  # factors have none
+
+    def densities(own: dict[str, Any]) -> dict[str, jax.Array]:
+        found = at(model, nested({**values, **own}), rows)
+        return {name: log_probability(found[name]) for name in shared}
+
+    for name, sources in used_columns(densities, {name: values[name] for name in private}).items():
+        if sources:
+            raise ProblemError(
+                f"the density of {name!r}, which all agents share, depends on the private {' and '.join(sorted(sources))}, "
+                "which differs from agent to agent: name it in `private` too, or let the private site depend on the shared"
+            )
 
 
 def unseen_by_rows(model: Callable[..., Any], names: Sequence[str], pieces: Sequence[Any]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from consilience.adapters.numpyro_names import require_places
 from consilience.adapters.numpyro_tracing import (
     Site,
     Trace,
@@ -63,6 +64,7 @@ def find_sites(model: Callable[..., Any], shards: Sequence[Any]) -> Sites:
     for name, site in sites.items():
         _require_kind(name, site)
     grown = {name: _grown(fewer[name], more[name]) for name in fewer}
+    require_places(name for name, site in sites.items() if is_latent(site))
     for name in filter(lambda name: is_latent(sites[name]), sites):
         _require_shared_or_private(name, sites[name], grown[name])
     row_axes = {}
@@ -129,18 +131,18 @@ def _failure(kept: Trace, count: int, sizes: Sequence[int], error: Exception) ->
     first = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
     if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
         return (
-            f"the model looks at the values of rows in Python after {_last(kept)} ({type(error).__name__}): a shape, a "
+            f"the model looks at the values of rows in Python {_last(kept)} ({type(error).__name__}): a shape, a "
             "number of groups or a branch may not depend on data; give it to the model with functools.partial"
         )
     return (
-        f"the model cannot be called with {count} rows; it came to {_last(kept)}, then {type(error).__name__}: {first}. "
-        "It is called with one agent's shard, of any number of rows: model(**rows) for a dictionary, model(*rows) for a "
-        "tuple; plates of rows take their size from the rows"
+        f"the model cannot be called with {count} rows; {_last(kept)} there was a {type(error).__name__}: {first}. It is "
+        "called with one agent's shard, of any number of rows: model(**rows) for a dictionary, model(*rows) for a tuple. "
+        "All rows that it uses must come so: it may close over none; plates of rows take their size from them"
     )
 
 
 def _last(kept: Trace) -> str:
-    return f"site {list(kept)[-1]!r}" if kept else "no site"
+    return f"after site {list(kept)[-1]!r}" if kept else "before its first site"
 
 
 def _grown(fewer: tuple[int, ...], more: tuple[int, ...]) -> list[int]:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
+from consilience.adapters.numpyro_names import dotted
 from consilience.adapters.numpyro_tracing import start, trace
 from consilience.errors import ProblemError
 
@@ -18,6 +20,8 @@ def constraints_of_sites(model: Callable[..., Any], names: Sequence[str], rows: 
         model: written for one agent's rows.
         names: of its latent sites.
         rows: to call it with; a support that is not the same for all of them, or depends on other parameters, is refused.
+
+    The result has them by their names in the draws.
     """
     with jax.enable_x64(True):  # bounds are kept as they are written
         traces = [trace(model, some, start, jax.random.key(number)) for number, some in enumerate(rows)]
@@ -31,7 +35,7 @@ def constraints_of_sites(model: Callable[..., Any], names: Sequence[str], rows: 
             )
         constraint = _named(supports[0])
         if constraint is not None:
-            found[name] = constraint
+            found[dotted(name)] = constraint
     return found
 
 
@@ -59,4 +63,4 @@ def _named(support: Any) -> Any:
     for name, known in (by_entry | whole).items():  # each is the only one of its kind
         if known is (inner if name in by_entry else support):
             return name
-    return support
+    return jax.tree.map(np.asarray, support)  # bounds in double precision, also where a run has single
