@@ -107,8 +107,8 @@ def fixed_plate(x, y):
 
 
 def looks_at_values(x, y):
-    mean = slope() if x.max() > 0 else 0.0
-    numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+    mean = slope()
+    numpyro.sample("y", dist.Normal(mean if x.max() > 0 else 0.0, 1), obs=y)
 
 
 REFUSED = {

@@ -80,7 +80,9 @@ def _nnx(module: Any) -> tuple[Callable[[Any, Any], Any], Any]:
     graph, parameters, rest = nnx.split(module, nnx.Param, ...)
 
     def apply(weights: Any, inputs: Any) -> Any:
-        merged = nnx.merge(graph, weights, rest)
+        state, others = jax.tree.map(lambda leaf: leaf, (parameters, rest))  # copies: they are changed in place
+        nnx.replace_by_pure_dict(state, weights)
+        merged = nnx.merge(graph, state, others)
         before = dict(nnx.to_flat_state(nnx.state(merged, nnx.Not(nnx.Param))))
         values = {place: variable.get_value() for place, variable in before.items()}
         found = merged(inputs)
@@ -90,4 +92,4 @@ def _nnx(module: Any) -> tuple[Callable[[Any, Any], Any], Any]:
                 raise ProblemError(f"{'.'.join(map(str, place))}: the module {what} (call eval() on the module)")
         return found
 
-    return apply, parameters
+    return apply, nnx.to_pure_dict(parameters)

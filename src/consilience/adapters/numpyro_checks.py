@@ -27,7 +27,7 @@ _TOLERANCE = 1e-5  # a model may compute in single precision
 def require_apart(model: Callable[..., Any], problem: Problem, sites: Sites, rows: Any) -> None:
     """Check that rows do not see each other, and that nothing else sees rows."""
     count = len(jax.tree.leaves(rows)[0])
-    pieces = [np.arange(count)[::-1], np.arange(count)[::2], np.array([count - 1])]
+    pieces = [np.arange(count)[::-1], np.array([count - 1])]  # what follows a row, and whatever else is there
     beside = [name for name in (*sites.latent, *sites.common)]
     with jax.enable_x64(True):
         parameters = _somewhere(problem)
@@ -48,15 +48,16 @@ def require_shared_first(
     """Check that the prior of what is shared does not depend on what is an agent's own."""
     values = {name: value_of(parameters, name) for name in (*private, *shared)}  # factors have none
 
-    def densities(own: dict[str, Any]) -> dict[str, jax.Array]:
-        found = at(model, nested({**values, **own}), rows)
+    def densities(values: dict[str, Any]) -> dict[str, jax.Array]:
+        found = at(model, nested(values), rows)
         return {name: log_probability(found[name]) for name in shared}
 
-    for name, sources in used_columns(densities, {name: values[name] for name in private}).items():
-        if sources:
+    for name, sources in used_columns(densities, values).items():
+        own = sorted(sources & set(private))
+        if own:
             raise ProblemError(
-                f"the density of {name!r}, which all agents share, depends on the private {' and '.join(sorted(sources))}, "
-                "which differs from agent to agent: name it in `private` too, or let the private site depend on the shared"
+                f"the density of {name!r}, which all agents share, depends on the private {' and '.join(own)}, which "
+                "differs from agent to agent: name it in `private` too, or let the private site depend on the shared one"
             )
 
 
@@ -64,21 +65,26 @@ def unseen_by_rows(model: Callable[..., Any], names: Sequence[str], pieces: Sequ
     """Those deterministic values that are the same whatever the rows: functions of the parameters alone."""
     if not names:
         return ()
+
+    def run(rows: Any) -> Trace:
+        return trace(model, rows, start, jax.random.key(0))
+
     with jax.enable_x64(True):
-        key = jax.random.key(0)
-        traces: list[Trace] = [trace(model, cast_floats(rows, jnp.float64), start, key) for rows in pieces]
-    first, *others = traces
-    return tuple(
-        name for name in names if all(_alike(first[name]["value"], other[name]["value"]) for other in others)
-    )
+        values = jax.jit(lambda rows: {name: site["value"] for name, site in run(rows).items() if name in names})
+        first, *others = [jax.device_get(values(cast_floats(rows, jnp.float64))) for rows in pieces]
+    return tuple(name for name in names if all(_alike(first[name], other[name]) for other in others))
 
 
 def _somewhere(problem: Problem) -> Any:
     """Parameters near where agents start, but at no special place: slopes are not zero there."""
     parameters = Parameters.of(problem, jnp.float64)
     own = parameters.groups[0].parameters if parameters.groups else parameters
-    w = own.ravel(cast_floats(problem.inits[0](jax.random.key(2)), jnp.float64))
-    return own.unravel(w + 0.3 * jnp.sin(1.0 + jnp.arange(len(w))))
+
+    def near(start: Any) -> Any:
+        w = own.ravel(start)
+        return own.unravel(w + 0.3 * jnp.sin(1.0 + jnp.arange(len(w))))
+
+    return jax.jit(near)(cast_floats(problem.inits[0](jax.random.key(2)), jnp.float64))
 
 
 def _values(model: Callable[..., Any], parameters: Any, rows: Any) -> dict[str, np.ndarray]:

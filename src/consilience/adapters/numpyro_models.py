@@ -65,6 +65,7 @@ def from_numpyro(
     shared = tuple(name for name in (*sites.latent, *sites.common) if name not in own)
     fixed = unseen_by_rows(model, sites.fixed, pieces)
 
+    @jax.jit
     def init(key: jax.Array) -> dict[str, Any]:
         found = trace(model, template, start, key)
         return nested({name: site["value"] for name, site in found.items() if is_latent(site)})
@@ -74,7 +75,7 @@ def from_numpyro(
         return {dotted(name): found[name]["value"] for name in fixed}
 
     if own:
-        require_shared_first(model, own, shared, init(jax.random.key(0)), template)
+        require_shared_first(model, own, shared, jax.eval_shape(init, jax.random.key(0)), template)
     problem = Problem(
         log_likelihood=lambda parameters, rows: _of_each_row(model, sites.row_axes, parameters, rows),
         log_prior=lambda parameters: _of_sites(model, shared, parameters, template),
@@ -85,7 +86,7 @@ def from_numpyro(
         log_private=(lambda parameters: _of_sites(model, own, parameters, template)) if own else None,
         constraints=constraints_of_sites(model, sites.latent, pieces),
         derived=derived if fixed else None,
-        outcomes=outcomes_of(model, sites.row_axes, own, lambda: init(jax.random.key(0)), template),
+        outcomes=outcomes_of(model, sites.row_axes, own, init, template),
     )
     if check:
         require_apart(model, problem, sites, some)

@@ -6,7 +6,7 @@ nothing else: from the operations of the model it is known whether anything depe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ def outcomes_of(
     model: Callable[..., Any],
     row_axes: Mapping[str, int],
     private: Sequence[str],
-    start: Callable[[], Any],
+    init: Callable[[jax.Array], Any],
     template: Any,
 ) -> Outcomes | None:
     """What the observed sites of a model say about rows; `None` if nothing can be drawn from any of them.
@@ -39,18 +39,17 @@ def outcomes_of(
         model: written for one agent's rows.
         row_axes: the observed sites with one value for each row, and on which axis of their log-probability.
         private: latent sites that are an agent's own.
-        start: makes parameters, to look at the model with.
+        init: where an agent starts.
         template: one row that is nobody's.
     """
-    parameters = start()
-    sites = at(model, parameters, template)
-    kinds = {name: _kind(sites[name]) for name in row_axes if _is_outcome(sites[name])}
+    key = jax.random.key(0)
+    kinds = _kinds(model, row_axes, jax.eval_shape(init, key), template)
     axes = {name: row_axes[name] for name in kinds}
     if not kinds:
         return None
 
     def observed(rows: Any) -> Named:
-        found = at(model, parameters, rows)
+        found = at(model, init(key), rows)
         return {name: jnp.moveaxis(_value(found[name]), axis, 0) for name, axis in axes.items()}
 
     def expected(parameters: Any, rows: Any) -> Named:
@@ -76,14 +75,25 @@ def outcomes_of(
         )  # fmt: skip
         return nested({name: site["value"] for name, site in found.items() if is_latent(site)})
 
-    key = jax.random.key(0)
     return Outcomes(
         kinds=kinds,
-        expected=_of_columns(expected, template, lambda rows: expected(parameters, rows), "its mean"),
-        simulate=_of_columns(simulate, template, lambda rows: simulate(key, parameters, rows), "a draw of it"),
+        expected=_of_columns(expected, template, lambda rows: expected(init(key), rows), "its mean"),
+        simulate=_of_columns(simulate, template, lambda rows: simulate(key, init(key), rows), "a draw of it"),
         observed=_of_columns(observed, template, observed, "its value"),
         draw_private=draw_private if private else None,
     )
+
+
+def _kinds(model: Callable[..., Any], names: Iterable[str], parameters: Any, template: Any) -> dict[str, str]:
+    """What each observed site is that something can be drawn from; nothing is computed."""
+    found: dict[str, str] = {}
+
+    def look(parameters: Any) -> None:
+        sites = at(model, parameters, template)
+        found.update({name: _kind(sites[name]) for name in names if _is_outcome(sites[name])})
+
+    jax.eval_shape(look, parameters)
+    return found
 
 
 def _of_columns(function: Callable[..., Named], template: Any, of_rows: Callable[[Any], Named], what: str) -> Any:
@@ -126,7 +136,7 @@ def _kind(site: Site) -> str:
         support = support.base_constraint
     if _class_probabilities(site["fn"]) is not None:
         return "class"
-    if support is constraints.boolean:
+    if support == constraints.boolean:
         return "binary"
     return "count" if support.is_discrete else "number"
 
