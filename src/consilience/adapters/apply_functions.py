@@ -1,6 +1,7 @@
 """A function with weights becomes a problem: the posterior of the weights, given each agent's inputs and targets.
 
-    weights ~ N(0, prior_scale²),   target ~ Categorical(softmax(apply(weights, input)))   or   N(apply(weights, input), noise²)
+    weights ~ N(0, prior_scale²)
+    target  ~ Categorical(softmax(apply(weights, input)))   or   N(apply(weights, input), noise²)
 
 Weights are kept as dictionaries of dictionaries, so that draws have their names and `cs.predictive.parameter_draws`
 gives them back as the problem's functions take them.
@@ -37,8 +38,8 @@ def from_apply(
     Args:
         apply: a pure function; outputs are logits `(rows, classes)`, or means `(rows, …)` with the targets' shape.
         parameters: weights to start at, any pytree of floating-point arrays.
-        shards: each agent's `(inputs, targets)`; targets are class numbers, or the numbers that are to be predicted. Rows
-            for which the problem's `outcomes` are asked may be inputs alone.
+        shards: each agent's `(inputs, targets)`; targets are class numbers, or the numbers that are to be predicted.
+            Rows for which the problem's `outcomes` are asked may be inputs alone.
         likelihood: `"categorical"` or `"gaussian"`.
         prior_scale: the standard deviation of every weight's normal prior.
         noise: the standard deviation of a Gaussian target about its mean.
@@ -73,7 +74,7 @@ def from_apply(
         return -0.5 * squares.reshape(len(targets), -1).sum(1)
 
     def log_prior(weights: Any) -> jax.Array:
-        return -0.5 / prior_scale**2 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights))
+        return -0.5 / prior_scale**2 * sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights)), jnp.zeros(()))
 
     outcomes = _outcomes(outputs, likelihood, noise)
     return Problem(log_likelihood, log_prior, lambda key: named, kept, name=name, outcomes=outcomes)
@@ -133,8 +134,8 @@ def _by_name(parameters: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     for place, (_, leaf) in zip(places, leaves, strict=True):
         if not jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating):
             raise ProblemError(
-                f"weight {'.'.join(place)} has dtype {jnp.asarray(leaf).dtype}: weights must be floating-point; close "
-                "over what is no weight"
+                f"weight {'.'.join(place)} has dtype {jnp.asarray(leaf).dtype}: weights must be floating-point; "
+                "close over what is no weight"
             )
         within = named
         for word in place[:-1]:

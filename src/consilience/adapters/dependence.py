@@ -19,7 +19,8 @@ def used_columns(function: Callable[[Any], Mapping[str, Any]], inputs: Any) -> d
         function: from inputs to outputs by name.
         inputs: arrays, or their shapes.
 
-    >>> found = used_columns(lambda rows: {"sum": rows["x"] + 1.0, "size": 0.0 + rows["y"].size}, {"x": 1.0, "y": 2.0})
+    >>> rows = {"x": 1.0, "y": 2.0}
+    >>> found = used_columns(lambda rows: {"sum": rows["x"] + 1.0, "size": 0.0 + rows["y"].size}, rows)
     >>> sorted(found["sum"]), sorted(found["size"])
     (['x'], [])
     """
@@ -30,7 +31,9 @@ def used_columns(function: Callable[[Any], Mapping[str, Any]], inputs: Any) -> d
     }
 
     def behind(variables: Any) -> frozenset[Any]:
-        known = [reached[one] for one in variables if not hasattr(one, "val") and one in reached]  # literals have `val`
+        known = [
+            reached[one] for one in variables if not hasattr(one, "val") and one in reached
+        ]  # literals have `val`
         return frozenset().union(*known)
 
     for equation in closed.jaxpr.eqns:

@@ -17,8 +17,8 @@ RANDOM = (
     "posterior takes the place of dropout"
 )
 CHANGES = (
-    "changes its own state when it is called (batch normalisation in training mode?), so that rows see each other: use "
-    "stored averages, or a normalisation within a row such as LayerNorm"
+    "changes its own state when it is called (batch normalisation in training mode?), so that rows see each other: "
+    "use stored averages, or a normalisation within a row such as LayerNorm"
 )
 
 
@@ -30,7 +30,8 @@ def from_flax(
     Args:
         module: of `flax.linen`, or a `flax.nnx` module with its parameters.
         shards: each agent's `(inputs, targets)`.
-        variables: of a Linen module; made by its `init` if not given. Collections other than `params` stay as they are.
+        variables: of a Linen module; made by its `init` if not given. Collections other than `params` stay as they
+            are.
         seed: for that `init`.
         options: `likelihood`, `prior_scale`, `noise`, `name`, as for `from_apply`.
     """

@@ -35,13 +35,13 @@ def from_numpyro(
     """The posterior of a NumPyro model's latent sites, given every agent's rows.
 
     Args:
-        model: written for one agent's rows, any number of them, as its author has it. What is no row, such as a number
-            of groups, is fixed beforehand by `functools.partial`.
+        model: written for one agent's rows, any number of them, as its author has it. What is no row, such as a
+            number of groups, is fixed beforehand by `functools.partial`.
         shards: with what the model is called at each agent: a dictionary of arrays as `model(**rows)`, a tuple as
             `model(*rows)`. Every array has one leading entry for each row.
         private: latent sites that are an agent's own and never leave it.
-        check: also evaluate the model on a few rows, to find rows that see each other and a prior that sees rows; what
-            shapes show is refused anyway.
+        check: also evaluate the model on a few rows, to find rows that see each other and a prior that sees rows;
+            what shapes show is refused anyway.
 
     `numpyro.deterministic` values that are functions of the parameters alone are the problem's `derived`; what the
     observed sites say about rows, with or without their outcome, is in its `outcomes`.

@@ -1,7 +1,7 @@
 """What sites are called, and where their values stand among a problem's parameters.
 
-A site of a module or a scope has a name of several parts, `encoder/layer.weight`. In the parameters, as in those of other
-problems, each part is a dictionary: `{"encoder": {"layer": {"weight": …}}}`, and in the draws it is
+A site of a module or a scope has a name of several parts, `encoder/layer.weight`. In the parameters, as in those of
+other problems, each part is a dictionary: `{"encoder": {"layer": {"weight": …}}}`, and in the draws it is
 `encoder.layer.weight`.
 """
 
@@ -63,7 +63,7 @@ def require_places(names: Iterable[str]) -> None:
         for other, whose in seen.items():
             if place == other or place.startswith(f"{other}.") or other.startswith(f"{place}."):
                 raise ProblemError(
-                    f"the latent sites {whose!r} and {name!r} would have the same place in the draws, where '/' and '.' "
-                    "separate the parts of a name: call one of them something else"
+                    f"the latent sites {whose!r} and {name!r} would have the same place in the draws, where '/' and "
+                    "'.' separate the parts of a name: call one of them something else"
                 )
         seen[place] = name

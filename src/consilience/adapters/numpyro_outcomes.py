@@ -1,4 +1,4 @@
-"""What a NumPyro model says about outcomes: its observed sites, asked for their mean and for draws instead of a density.
+"""What a NumPyro model says about outcomes: its observed sites, asked for means and draws instead of densities.
 
 Rows whose outcome is not known are completed by a made-up one, which gives the model the right shapes and is used for
 nothing else: from the operations of the model it is known whether anything depends on it.
@@ -68,11 +68,11 @@ def outcomes_of(
         return {name: jnp.moveaxis(_value(found[name]), axis, 0) for name, axis in axes.items()}
 
     def draw_private(key: jax.Array, parameters: Any) -> Any:
-        found = trace(
-            model, template,
-            lambda site: value_of(parameters, site["name"]) if is_latent(site) and site["name"] not in private else None,
-            key,
-        )  # fmt: skip
+        def value(site: Site) -> Any:
+            known = is_latent(site) and site["name"] not in private
+            return value_of(parameters, site["name"]) if known else None
+
+        found = trace(model, template, value, key)
         return nested({name: site["value"] for name, site in found.items() if is_latent(site)})
 
     return Outcomes(

@@ -1,7 +1,7 @@
 """Rows as a NumPyro model takes them: an agent's, a few to look at the model with, and new ones without an outcome.
 
-A shard is what the model is called with: a dictionary of arrays as `model(**rows)`, a tuple as `model(*rows)`, anything
-else as `model(rows)`. Its entries are called columns here, whatever their shapes.
+A shard is what the model is called with: a dictionary of arrays as `model(**rows)`, a tuple as `model(*rows)`,
+anything else as `model(rows)`. Its entries are called columns here, whatever their shapes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def require_rows(shards: Sequence[Any]) -> None:
         for path, leaf in jax.tree_util.tree_leaves_with_path(shard):
             if np.ndim(leaf) == 0:
                 raise ProblemError(
-                    f"the shard of agent {agent} holds {jax.tree_util.keystr(path, simple=True)!r}, which is no array of "
-                    "rows: give the model what is the same for all rows by functools.partial"
+                    f"the shard of agent {agent} holds {jax.tree_util.keystr(path, simple=True)!r}, which is no "
+                    "array of rows: give the model what is the same for all rows by functools.partial"
                 )
     require_shards(shards)
 
 
 def few_rows(shards: Sequence[Any]) -> Any:
-    """Some rows of the agents together, to look at a model with; at least three, of which some are made up if need be.
+    """Some rows of the agents together, to look at a model with: at least three, some made up if need be.
 
     >>> few_rows([{"x": np.ones(2)}, {"x": np.zeros(9)}])["x"].tolist()
     [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]

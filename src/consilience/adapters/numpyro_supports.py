@@ -19,10 +19,12 @@ def constraints_of_sites(model: Callable[..., Any], names: Sequence[str], rows: 
     Args:
         model: written for one agent's rows.
         names: of its latent sites.
-        rows: to call it with; a support that is not the same for all of them, or depends on other parameters, is refused.
+        rows: to call it with; a support that is not the same for all of them, or depends on other parameters, is
+            refused.
 
     The result has them by their names in the draws.
     """
+
     def supports(some: Any, key: jax.Array) -> dict[str, Any]:
         found = trace(model, some, start, key)
         return {name: found[name]["fn"].support for name in names}
@@ -33,8 +35,8 @@ def constraints_of_sites(model: Callable[..., Any], names: Sequence[str], rows: 
     for name in names:
         if not all(_same(each[0][name], other[name]) for other in each[1:]):
             raise ProblemError(
-                f"the range of latent site {name!r} depends on other parameters or on rows: sample it on a fixed range, "
-                "for example u ~ Uniform(0, 1), and compute low + (high - low) * u as a numpyro.deterministic"
+                f"the range of latent site {name!r} depends on other parameters or on rows: sample it on a fixed "
+                "range, for example u ~ Uniform(0, 1), and compute low + (high - low) * u as a numpyro.deterministic"
             )
         constraint = _named(each[0][name])
         if constraint is not None:
@@ -44,10 +46,9 @@ def constraints_of_sites(model: Callable[..., Any], names: Sequence[str], rows: 
 
 def _same(one: Any, other: Any) -> bool:
     """Whether two constraints are of the same kind and have the same bounds."""
-    (bounds, kind), (others, other_kind) = jax.tree.flatten(one), jax.tree.flatten(other)
-    return kind == other_kind and all(
-        np.array_equal(bound, other_bound) for bound, other_bound in zip(bounds, others, strict=True)
-    )
+    kind: Any = jax.tree.structure(one)
+    bounds, others = jax.tree.leaves(one), jax.tree.leaves(other)
+    return bool(kind == jax.tree.structure(other)) and all(map(np.array_equal, bounds, others))
 
 
 def _named(support: Any) -> Any:

@@ -32,6 +32,7 @@ def trace(
     """
     from numpyro import handlers
 
+    rows = jax.tree.map(jnp.asarray, rows)  # as engines give them, in the precision that is set now
     with handlers.block(), handlers.trace() as found:
         try:
             called(handlers.substitute(handlers.seed(model, key), substitute_fn=values), rows)
@@ -41,11 +42,12 @@ def trace(
     return found
 
 
-def at(model: Callable[..., Any], parameters: Mapping[str, Any], rows: Any) -> Trace:
+def at(model: Callable[..., Any], parameters: Mapping[str, Any], rows: Any, key: Any = None) -> Trace:
     """The sites where the latent ones have the given values; a model without random state draws nothing then."""
     return trace(
-        model, rows, lambda site: value_of(parameters, site["name"]) if is_latent(site) else None, jax.random.key(0)
-    )
+        model, rows, lambda site: value_of(parameters, site["name"]) if is_latent(site) else None,
+        jax.random.key(0) if key is None else key,
+    )  # fmt: skip
 
 
 def log_probability(site: Site) -> jax.Array:
