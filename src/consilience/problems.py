@@ -51,12 +51,12 @@ class Outcomes:
 
     Attributes:
         kinds: what each outcome is: `"number"`, `"count"`, `"binary"` (0 or 1) or `"class"` (0, 1, 2, …).
-        expected: `(parameters, rows) -> {name: (num_rows, …)}`, the mean of the outcome; of a class, `(num_rows, classes)`
-            probabilities. Rows may lack the outcome.
+        expected: `(parameters, rows) -> {name: (num_rows, …)}`, the mean of the outcome; of a class,
+            `(num_rows, classes)` probabilities. Rows may lack the outcome.
         simulate: `(key, parameters, rows) -> {name: (num_rows, …)}`, an outcome drawn for each row.
         observed: `rows -> {name: (num_rows, …)}`, the outcomes that rows hold.
-        draw_private: `(key, parameters) -> parameters` with private ones drawn anew given the others, as at a site that
-            nobody has seen; `None` if there are none.
+        draw_private: `(key, parameters) -> parameters` with private ones drawn anew given the others, as at a site
+            that nobody has seen; `None` if there are none.
     """
 
     kinds: Mapping[str, str]
@@ -90,12 +90,13 @@ class Problem:
             `"simplex"`, `"ordered"`, `"correlation"`, `"correlation_cholesky"`, or a constraint of NumPyro. Samplers
             move on an unconstrained scale; functions here, draws and results are on the constrained one, and
             densities are with respect to it.
-        derived: `parameters -> {name: array}`, other quantities of interest, on the constrained scale; not sampled, but
-            computed from the draws.
+        derived: `parameters -> {name: array}`, other quantities of interest, on the constrained scale; not sampled,
+            but computed from the draws.
         outcomes: what the model says about outcomes of rows, for predictions and checks.
         labels: for parameters that are vectors, the names that people know of the entries along the last axis,
             `{"coefficients": ("Intercept", "age")}`.
-        ratios: parameters whose exponential people want to see, and what it is called, `{"coefficients": "odds ratio"}`.
+        ratios: parameters whose exponential people want to see, and what it is called,
+            `{"coefficients": "odds ratio"}`.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -285,6 +286,12 @@ def _row_shapes(shard: Any, agent: int) -> tuple[Any, ...]:
         raise ProblemError(
             f"the arrays in the shard of agent {agent} have {' and '.join(sorted(map(str, lengths)))} rows: "
             "they must have the same number"
+        )
+    odd = [np.asarray(leaf).dtype for leaf in leaves if np.asarray(leaf).dtype.kind in "OUSMm"]
+    if odd:
+        raise ProblemError(
+            f"the shard of agent {agent} holds an array of dtype {odd[0]}, and models compute with numbers: turn "
+            "text and dates into numbers, categories into 0, 1, 2, …, the same at every agent"
         )
     if lengths == {0}:
         raise ProblemError(

@@ -1,5 +1,7 @@
 """A problem made from a NumPyro model has the density that NumPyro itself gives it on the pooled rows."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,91 +13,33 @@ from numpyro.infer import initialization
 from numpyro.infer.util import log_density, potential_energy
 
 import consilience as cs
+from consilience.adapters.numpyro_names import value_of
+from consilience.adapters.numpyro_sites import find_sites
 from consilience.kernel.parameters import Parameters, potential
-
-RNG = np.random.default_rng(3)
-SIZES = (4, 9, 1)
+from tests.adapters.numpyro_zoo import MODELS, SIZES, hierarchical, linear, normal, rows, shards_of
 
 
-def linear(x, y):
-    slope = numpyro.sample("slope", dist.Normal(0, 2).expand([2]).to_event(1))
-    scale = numpyro.sample("scale", dist.HalfNormal(3))
-    numpyro.deterministic("precision", scale**-2)
-    numpyro.deterministic("mean_y", y.mean())
-    with numpyro.plate("rows", len(y)):
-        numpyro.sample("y", dist.Normal(numpyro.deterministic("line", x @ slope), scale), obs=y)
-
-
-def logistic(x, label):
-    slope = numpyro.sample("slope", dist.StudentT(3, 0, 1).expand([2]))
-    numpyro.sample("label", dist.Bernoulli(logits=x @ slope), obs=label)
-
-
-def poisson(x, count):
-    rate = numpyro.sample("rate", dist.Gamma(2.0, 0.5))
-    share = numpyro.sample("share", dist.Uniform(0.1, 0.7))
-    numpyro.factor("weak", -0.1 * rate)
-    with numpyro.plate("rows", len(count)):
-        numpyro.sample("count", dist.Poisson(rate * jnp.exp(share * x[:, 0])), obs=count)
-
-
-def hierarchical(x, y):
-    mean, spread = numpyro.sample("mean", dist.Normal(0, 5)), numpyro.sample("spread", dist.HalfCauchy(1))
-    with numpyro.plate("wards", 2):
-        ward = numpyro.sample("ward", dist.Normal(mean, spread))
-    with numpyro.plate("rows", len(y)):
-        numpyro.sample("y", dist.Normal(ward[(x[:, 0] > 0).astype(int)], 1.5), obs=y)
-
-
-def structured(x, y):
-    weights = numpyro.sample("weights", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
-    base = dist.Normal(0, 2).expand([3]).to_event(1)
-    cuts = numpyro.sample("cuts", dist.TransformedDistribution(base, dist.transforms.OrderedTransform()))
-    factor = numpyro.sample("factor", dist.LKJCholesky(2, 1.5))
-    numpyro.sample("matrix", dist.LKJ(2, 2.0))
-    with numpyro.plate("rows", len(y)):
-        parts = dist.Normal(cuts, 1.0)
-        numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weights), parts), obs=y)
-        numpyro.sample("x", dist.MultivariateNormal(jnp.zeros(2), scale_tril=factor), obs=x)
-
-
-def masked(x, y):
-    slope = numpyro.sample("slope", dist.Laplace(0, 1))
-    with numpyro.plate("rows", len(y)), handlers.mask(mask=y > -0.5), handlers.scale(scale=0.3):
-        numpyro.sample("y", dist.Normal(slope * x[:, 0], 1), obs=y)
-    numpyro.factor("extra", -0.1 * (slope - x[:, 1]) ** 2)
-
-
-def rows(size, **columns):
-    return {"x": RNG.normal(size=(size, 2)), **{name: draw(size) for name, draw in columns.items()}}
-
-
-def normal(size):
-    return RNG.normal(size=size)
-
-
-MODELS = {
-    "linear": (linear, {"y": normal}, ()),
-    "logistic": (logistic, {"label": lambda size: RNG.integers(0, 2, size)}, ()),
-    "poisson": (poisson, {"count": lambda size: RNG.poisson(2, size)}, ()),
-    "structured": (structured, {"y": normal}, ()),
-    "masked and scaled": (masked, {"y": normal}, ()),
-}
-
-
-@pytest.mark.parametrize(("model", "columns", "private"), MODELS.values(), ids=MODELS)
-def test_density_is_that_of_numpyro_on_pooled_rows(model, columns, private):
+@pytest.mark.parametrize("name", MODELS)
+def test_density_is_that_of_numpyro_on_pooled_rows(name):
+    """On the unconstrained scale, so that Jacobians count."""
+    model, _ = MODELS[name]
     with jax.enable_x64(True):
-        shards = [rows(size, **columns) for size in SIZES]
-        problem = cs.from_numpyro(model, shards, private=private)
+        shards = shards_of(name)
+        problem, latent = cs.from_numpyro(model, shards), find_sites(model, shards).latent
         pooled = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *shards)
+        parameters = Parameters.of(problem, jnp.float64)
+
+        @jax.jit
+        def energies(w):
+            ours = sum(potential(problem, parameters, w, shard, None, 1.0) for shard in shards)
+            values = {name: value_of(parameters.unravel(w), name) for name in latent}
+            found = handlers.trace(handlers.substitute(handlers.seed(model, 0), values)).get_trace(**pooled)
+            free = {name: dist.biject_to(found[name]["fn"].support).inv(value) for name, value in values.items()}
+            return ours, potential_energy(model, (), pooled, free)
+
         for seed in (1, 2):
-            w, tree, total = somewhere(problem, shards, seed)
-            free = unconstrained(model, pooled, tree)
-            expected = potential_energy(model, (), pooled, free)
-            np.testing.assert_allclose(total, expected, rtol=1e-10)
-            local = sum(problem.log_likelihood(tree, shard).sum() for shard in shards) + problem.log_prior(tree)
-            np.testing.assert_allclose(local, log_density(model, (), pooled, tree)[0], rtol=1e-10)
+            ours, theirs = energies(0.7 * jax.random.normal(jax.random.key(seed), (parameters.size,)))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 def test_private_sites_count_in_full_at_their_agent():
@@ -108,31 +52,33 @@ def test_private_sites_count_in_full_at_their_agent():
         for shard in shards:
             one = {"mean": jnp.array(0.4), "spread": jnp.array(0.8), "ward": jnp.array([0.3, -1.2])}
             found = problem.log_likelihood(one, shard).sum() + problem.log_private(one) + problem.log_prior(one)
-            np.testing.assert_allclose(found, log_density(hierarchical, (), shard, one)[0], rtol=1e-10)
+            np.testing.assert_allclose(found, log_density(hierarchical, (), shard, one)[0], rtol=1e-12)
             prior = dist.Normal(0, 5).log_prob(0.4) + dist.HalfCauchy(1).log_prob(0.8)
-            np.testing.assert_allclose(problem.log_prior(one), prior, rtol=1e-10)
+            np.testing.assert_allclose(problem.log_prior(one), prior, rtol=1e-12)
 
 
-def somewhere(problem, shards, seed):
-    """A place, its parameters, and the sum of all agents' potentials there."""
-    parameters = Parameters.of(problem, jnp.float64)
-    w = 0.7 * jax.random.normal(jax.random.key(seed), (parameters.size,))
-    total = sum(potential(problem, parameters, w, shard, None, 1.0) for shard in shards)
-    return w, parameters.unravel(w), total
-
-
-def unconstrained(model, pooled, tree):
-    found = handlers.trace(handlers.substitute(handlers.seed(model, 0), tree)).get_trace(**pooled)
-    return {name: dist.biject_to(found[name]["fn"].support).inv(value) for name, value in tree.items()}
+def test_private_sites_of_one_agent_are_those_of_its_part():
+    """A problem that an agent makes with its own rows alone is its part of the one that is made with all."""
+    shards = [rows(size, y=normal) for size in SIZES]
+    made = partial(cs.from_numpyro, hierarchical, private=("ward",))
+    whole, own = made(shards), made([shards[1]])
+    part, parameters = whole.of_agent(1), own.init(jax.random.key(3))
+    assert part.network_size == 3
+    assert own.shard_digests() == part.shard_digests()
+    for name in ("log_prior", "log_private"):
+        assert getattr(part, name)(parameters) == getattr(own, name)(parameters)
+    one, other = (problem.log_likelihood(parameters, problem.shards[0]) for problem in (part, own))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_deterministic_values_without_rows_are_derived():
-    problem = cs.from_numpyro(linear, [rows(size, y=normal) for size in SIZES])
+    problem = cs.from_numpyro(linear, [rows(size, y=normal) for size in SIZES], check=False)
     found = problem.derived({"slope": jnp.zeros(2), "scale": jnp.array(2.0)})
     assert {name: float(value) for name, value in found.items()} == {"precision": 0.25}
+    assert problem.name == "linear"
 
 
-def test_shards_may_be_tuples_and_sites_reparametrised():
+def test_shards_may_be_tuples_and_reparametrised_sites_come_back():
     def model(x, y):
         mean = numpyro.sample("mean", dist.Normal(0, 1))
         effect = numpyro.sample("effect", dist.Normal(mean, 2.0))
@@ -142,6 +88,20 @@ def test_shards_may_be_tuples_and_sites_reparametrised():
     problem = cs.from_numpyro(apart, [(normal(4), normal(4))])
     found = problem.derived({"mean": jnp.array(1.0), "effect_decentered": jnp.array(0.5)})
     assert float(found["effect"]) == 2.0
+    assert problem.name == "model"
+
+
+def test_names_of_several_parts_are_places_in_the_parameters():
+    problem = cs.from_numpyro(MODELS["two parts"][0], shards_of("two parts"), check=False)
+    assert Parameters.of(problem, jnp.float32).names == ("part.angle", "part.scale", "share")
+    assert set(problem.constraints) == {"part.angle", "part.scale", "share"}
+
+
+def test_bounds_keep_double_precision_in_a_run_with_single():
+    problem = cs.from_numpyro(MODELS["poisson"][0], shards_of("poisson"), check=False)
+    interval = problem.constraints["share"]
+    assert (float(interval.lower_bound), float(interval.upper_bound)) == (0.1, 0.7)
+    assert Parameters.of(problem, jnp.float32).unravel(jnp.zeros(2))["share"].dtype == jnp.float32
 
 
 def test_what_is_used_of_numpyro_is_there():
@@ -155,3 +115,8 @@ def test_what_is_used_of_numpyro_is_there():
     assert found["rows"]["args"] == (2, None)
     assert {site["type"] for site in found.values()} == {"sample", "deterministic", "plate"}
     assert numpyro.distributions.constraints.independent(dist.constraints.real, 1).base_constraint
+    few = dist.Normal(0, 1).expand([2])
+    for wrapped in (few.mask(np.array([True, False])), few, few.to_event(1)):
+        assert type(wrapped).__name__ in ("MaskedDistribution", "ExpandedDistribution", "Independent")
+        assert isinstance(wrapped.base_dist, dist.Distribution)
+    assert type(dist.Unit(0.0)).__name__ == "Unit"

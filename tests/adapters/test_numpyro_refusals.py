@@ -1,10 +1,12 @@
 """What cannot be shared out by rows is refused, by the name of the site and with what to do."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.contrib.control_flow import scan
 
 import consilience as cs
 from consilience.errors import ProblemError
@@ -107,7 +109,56 @@ def fixed_plate(x, y):
 
 
 def looks_at_values(x, y):
-    mean = slope() if x.max() > 0 else 0.0
+    mean = slope()
+    numpyro.sample("y", dist.Normal(mean if x.max() > 0 else 0.0, 1), obs=y)
+
+
+def missing_outcomes(x, y):
+    numpyro.sample("y", dist.Normal(slope() * x, 1), obs=y, obs_mask=x > 0)
+
+
+def scanned_series(x, y):
+    def move(before, now):
+        state = numpyro.sample("state", dist.Normal(before, 1))
+        numpyro.sample("y", dist.Normal(state, 1), obs=now)
+        return state, None
+
+    scan(move, slope(), y)
+
+
+def scanned_autoregression(x, y):
+    coefficient = slope()
+
+    def move(before, now):
+        numpyro.sample("y", dist.Normal(coefficient * before, 1), obs=now)
+        return now, None
+
+    scan(move, jnp.zeros(()), y)
+
+
+def random_state(x, y):
+    noise = jax.random.normal(numpyro.prng_key())
+    numpyro.sample("y", dist.Normal(slope() + noise, 1), obs=y)
+
+
+OWN_ROWS = np.linspace(0, 1, 4)
+
+
+def closes_over_rows(x, y):
+    numpyro.sample("y", dist.Normal(slope() * OWN_ROWS, 1), obs=y)
+
+
+def sphere(x, y):
+    numpyro.sample("place", dist.ProjectedNormal(jnp.ones(2)))
+    numpyro.sample("y", dist.Normal(slope(), 1), obs=y)
+
+
+def prior_of_the_number_of_rows(x, y):
+    numpyro.sample("y", dist.Normal(numpyro.sample("mean", dist.Normal(0, 1 / len(y))), 1), obs=y)
+
+
+def same_places(x, y):
+    mean = numpyro.sample("a", dist.Normal(0, 1)) + numpyro.sample("a/b", dist.Normal(0, 1))
     numpyro.sample("y", dist.Normal(mean, 1), obs=y)
 
 
@@ -132,6 +183,14 @@ REFUSED = {
     column_against_row: ("'pairs'", "give both the same"),
     fixed_plate: ("'patients'", "len(y)"),
     looks_at_values: ("'slope'", "functools.partial"),
+    missing_outcomes: ("'y_unobserved'", "handlers.mask"),
+    scanned_series: ("'state'", "whole group or series"),
+    scanned_autoregression: ("'y'", "whole series"),
+    random_state: ("'y'", "must be a sample site"),
+    closes_over_rows: ("after site 'y'", "close over none"),
+    sphere: ("'place'", "reparam"),
+    prior_of_the_number_of_rows: ("'mean'", "agree on in advance"),
+    same_places: ("'a' and 'a/b'", "something else"),
 }
 
 
@@ -153,9 +212,35 @@ def good(x, y):
         (SHARDS, "slope", "tuple of names"),
         ([], (), "at least one shard"),
         ([{"x": np.ones(3)}], (), "missing 1 required positional argument"),
+        ([{"x": np.ones(3), "y": np.ones(3), "groups": 2}], (), "'groups', .* functools.partial"),
+        ([{"x": np.array(["low", "high"]), "y": np.ones(2)}], (), "categories into 0, 1, 2"),
+        ([{"x": np.ones(3), "y": np.ones(2)}], (), "2 and 3 rows"),
     ],
 )
 def test_what_does_not_fit_the_model_is_refused(shards, private, part):
     assert cs.from_numpyro(good, SHARDS).num_agents == 2
     with pytest.raises(ProblemError, match=part):
         cs.from_numpyro(good, shards, private=private)
+
+
+def test_a_shared_site_may_not_depend_on_a_private_one():
+    def model(x, y):
+        own = numpyro.sample("own", dist.Normal(0, 1))
+        shared = numpyro.sample("shared", dist.Normal(own, 1))
+        numpyro.sample("y", dist.Normal(shared + own * x, 1), obs=y)
+
+    assert cs.from_numpyro(model, SHARDS, check=False).private == ()
+    with pytest.raises(ProblemError, match="'shared', which all agents share, depends on the private own"):
+        cs.from_numpyro(model, SHARDS, private=("own",))
+
+
+def test_checks_see_through_agents_with_a_single_row():
+    """Rows are made up then, or a mean over rows would look like the row itself."""
+    one = [{"x": np.array([0.3]), "y": np.array([1.0])}]
+    assert cs.from_numpyro(good, one).num_agents == 1
+    with pytest.raises(ProblemError, match="'centred'"):
+        cs.from_numpyro(centred, one)
+
+
+def test_what_numbers_show_may_be_left_unchecked():
+    assert cs.from_numpyro(centred, SHARDS, check=False).num_agents == 2

@@ -1,9 +1,10 @@
 """A function with weights becomes a problem: the posterior of the weights, given each agent's inputs and targets.
 
-    weights ~ N(0, prior_scale²),   target ~ Categorical(softmax(apply(weights, input)))   or   N(apply(weights, input), noise²)
+    weights ~ N(0, prior_scale²)
+    target  ~ Categorical(softmax(apply(weights, input)))   or   N(apply(weights, input), noise²)
 
 Weights are kept as dictionaries of dictionaries, so that draws have their names and `cs.predictive.parameter_draws`
-gives them back as the problem's `outputs` takes them.
+gives them back as the problem's functions take them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.errors import ProblemError
-from consilience.problems import Problem
+from consilience.errors import InputError, ProblemError
+from consilience.problems import Outcomes, Problem
 
 Likelihood = Literal["categorical", "gaussian"]
 _ROWS = 3
@@ -38,6 +39,7 @@ def from_apply(
         apply: a pure function; outputs are logits `(rows, classes)`, or means `(rows, …)` with the targets' shape.
         parameters: weights to start at, any pytree of floating-point arrays.
         shards: each agent's `(inputs, targets)`; targets are class numbers, or the numbers that are to be predicted.
+            Rows for which the problem's `outcomes` are asked may be inputs alone.
         likelihood: `"categorical"` or `"gaussian"`.
         prior_scale: the standard deviation of every weight's normal prior.
         noise: the standard deviation of a Gaussian target about its mean.
@@ -47,7 +49,7 @@ def from_apply(
     >>> weights = {"slope": jnp.zeros(()), "intercept": jnp.zeros(())}
     >>> shards = [(np.array([0.0, 1.0]), np.array([0.5, 1.5])), (np.array([2.0]), np.array([2.5]))]
     >>> problem = from_apply(line, weights, shards=shards, likelihood="gaussian", noise=0.5)
-    >>> problem.outputs({"slope": 1.0, "intercept": 0.5}, np.array([3.0])).tolist()
+    >>> problem.outcomes.expected({"slope": 1.0, "intercept": 0.5}, np.array([3.0]))["target"].tolist()
     [3.5]
     """
     if likelihood not in ("categorical", "gaussian"):
@@ -72,9 +74,37 @@ def from_apply(
         return -0.5 * squares.reshape(len(targets), -1).sum(1)
 
     def log_prior(weights: Any) -> jax.Array:
-        return -0.5 / prior_scale**2 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights))
+        return -0.5 / prior_scale**2 * sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights)), jnp.zeros(()))
 
-    return Problem(log_likelihood, log_prior, lambda key: named, kept, name=name, outputs=outputs)
+    outcomes = _outcomes(outputs, likelihood, noise)
+    return Problem(log_likelihood, log_prior, lambda key: named, kept, name=name, outcomes=outcomes)
+
+
+def _outcomes(outputs: Callable[[Any, Any], jax.Array], likelihood: Likelihood, noise: float) -> Outcomes:
+    """What the function says about targets. Rows are pairs as in the shards, or inputs alone."""
+
+    def expected(weights: Any, rows: Any) -> dict[str, jax.Array]:
+        found = outputs(weights, _inputs(rows))
+        return {"target": jax.nn.softmax(found) if likelihood == "categorical" else found}
+
+    def simulate(key: jax.Array, weights: Any, rows: Any) -> dict[str, jax.Array]:
+        found = outputs(weights, _inputs(rows))
+        if likelihood == "categorical":
+            return {"target": jax.random.categorical(key, found)}
+        return {"target": found + noise * jax.random.normal(key, found.shape, found.dtype)}
+
+    kind = "class" if likelihood == "categorical" else "number"
+    return Outcomes({"target": kind}, expected, simulate, _targets)
+
+
+def _inputs(rows: Any) -> Any:
+    return rows[0] if isinstance(rows, tuple | list) else rows
+
+
+def _targets(rows: Any) -> dict[str, Any]:
+    if not (isinstance(rows, tuple | list) and len(rows) == 2):
+        raise InputError("the rows hold no targets: give them as the pair (inputs, targets)")
+    return {"target": rows[1]}
 
 
 def _pairs(shards: Sequence[Any], likelihood: str) -> list[tuple[Any, np.ndarray]]:
@@ -104,8 +134,8 @@ def _by_name(parameters: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     for place, (_, leaf) in zip(places, leaves, strict=True):
         if not jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating):
             raise ProblemError(
-                f"weight {'.'.join(place)} has dtype {jnp.asarray(leaf).dtype}: weights must be floating-point; close "
-                "over what is no weight"
+                f"weight {'.'.join(place)} has dtype {jnp.asarray(leaf).dtype}: weights must be floating-point; "
+                "close over what is no weight"
             )
         within = named
         for word in place[:-1]:

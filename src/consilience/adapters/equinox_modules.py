@@ -31,13 +31,13 @@ def from_equinox(module: Any, *, shards: Sequence[tuple[Any, Any]], **options: A
         place = jax.tree_util.keystr(path, simple=True, separator=".")
         if isinstance(leaf, equinox.nn.Dropout) and leaf.p > 0 and not leaf.inference:
             raise ProblemError(
-                f"{place} is dropout in training mode, which draws random numbers, so the module is no function of its "
-                "weights: use equinox.nn.inference_mode(module); the posterior takes the place of dropout"
+                f"{place} is dropout in training mode, which draws random numbers, so the module is no function of "
+                "its weights: use equinox.nn.inference_mode(module); the posterior takes the place of dropout"
             )
         if isinstance(leaf, equinox.nn.StateIndex):
             raise ProblemError(
-                f"{place} is state that changes when the module is called (batch normalisation?), so that rows see each "
-                "other: use a normalisation within a row, such as equinox.nn.LayerNorm"
+                f"{place} is state that changes when the module is called (batch normalisation?), so that rows see "
+                "each other: use a normalisation within a row, such as equinox.nn.LayerNorm"
             )
     weights, rest = equinox.partition(module, equinox.is_inexact_array)
 

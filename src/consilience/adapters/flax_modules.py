@@ -17,8 +17,8 @@ RANDOM = (
     "posterior takes the place of dropout"
 )
 CHANGES = (
-    "changes its own state when it is called (batch normalisation in training mode?), so that rows see each other: use "
-    "stored averages, or a normalisation within a row such as LayerNorm"
+    "changes its own state when it is called (batch normalisation in training mode?), so that rows see each other: "
+    "use stored averages, or a normalisation within a row such as LayerNorm"
 )
 
 
@@ -30,7 +30,8 @@ def from_flax(
     Args:
         module: of `flax.linen`, or a `flax.nnx` module with its parameters.
         shards: each agent's `(inputs, targets)`.
-        variables: of a Linen module; made by its `init` if not given. Collections other than `params` stay as they are.
+        variables: of a Linen module; made by its `init` if not given. Collections other than `params` stay as they
+            are.
         seed: for that `init`.
         options: `likelihood`, `prior_scale`, `noise`, `name`, as for `from_apply`.
     """
@@ -80,7 +81,9 @@ def _nnx(module: Any) -> tuple[Callable[[Any, Any], Any], Any]:
     graph, parameters, rest = nnx.split(module, nnx.Param, ...)
 
     def apply(weights: Any, inputs: Any) -> Any:
-        merged = nnx.merge(graph, weights, rest)
+        state, others = jax.tree.map(lambda leaf: leaf, (parameters, rest))  # copies: they are changed in place
+        nnx.replace_by_pure_dict(state, weights)
+        merged = nnx.merge(graph, state, others)
         before = dict(nnx.to_flat_state(nnx.state(merged, nnx.Not(nnx.Param))))
         values = {place: variable.get_value() for place, variable in before.items()}
         found = merged(inputs)
@@ -90,4 +93,4 @@ def _nnx(module: Any) -> tuple[Callable[[Any, Any], Any], Any]:
                 raise ProblemError(f"{'.'.join(map(str, place))}: the module {what} (call eval() on the module)")
         return found
 
-    return apply, parameters
+    return apply, nnx.to_pure_dict(parameters)

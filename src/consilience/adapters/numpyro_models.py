@@ -11,21 +11,22 @@ Parameters are on the scale on which the model is written; their supports become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from consilience.adapters.numpyro_checks import require_apart, unseen_by_rows
+from consilience.adapters.numpyro_checks import require_apart, require_shared_first, unseen_by_rows
+from consilience.adapters.numpyro_names import dotted, nested
+from consilience.adapters.numpyro_outcomes import outcomes_of
+from consilience.adapters.numpyro_rows import few_rows, require_rows, template_of
 from consilience.adapters.numpyro_sites import Sites, find_sites
 from consilience.adapters.numpyro_supports import constraints_of_sites
 from consilience.adapters.numpyro_tracing import at, is_latent, log_probability, start, trace
 from consilience.errors import ProblemError
-from consilience.problems import Problem, require_shards
-
-_CHECKED_ROWS = 7
+from consilience.problems import Problem
 
 
 def from_numpyro(
@@ -34,15 +35,16 @@ def from_numpyro(
     """The posterior of a NumPyro model's latent sites, given every agent's rows.
 
     Args:
-        model: written for one agent's rows, any number of them, as its author has it. What is no row, such as a number
-            of groups, is fixed beforehand by `functools.partial`.
+        model: written for one agent's rows, any number of them, as its author has it. What is no row, such as a
+            number of groups, is fixed beforehand by `functools.partial`.
         shards: with what the model is called at each agent: a dictionary of arrays as `model(**rows)`, a tuple as
             `model(*rows)`. Every array has one leading entry for each row.
         private: latent sites that are an agent's own and never leave it.
-        check: also evaluate the model on a few rows, to find rows that see each other and a prior that sees rows; what
-            shapes show is refused anyway.
+        check: also evaluate the model on a few rows, to find rows that see each other and a prior that sees rows;
+            what shapes show is refused anyway.
 
-    `numpyro.deterministic` values that are functions of the parameters alone are the problem's `derived`.
+    `numpyro.deterministic` values that are functions of the parameters alone are the problem's `derived`; what the
+    observed sites say about rows, with or without their outcome, is in its `outcomes`.
 
     >>> import numpyro, numpyro.distributions as dist
     >>> def heights(y):
@@ -53,32 +55,41 @@ def from_numpyro(
     >>> problem.num_agents, sorted(problem.init(jax.random.key(0))), problem.constraints
     (2, ['mean', 'spread'], {'spread': 'positive'})
     """
-    require_shards(shards)
+    shards = [jax.tree.map(np.asarray, shard) for shard in shards]
+    require_rows(shards)
     sites = find_sites(model, shards)
     own = _private_sites(sites, private)
-    pieces = _few_rows(shards)
-    constraints = constraints_of_sites(model, sites.latent, pieces)
-    template = jax.tree.map(lambda leaf: np.ones_like(leaf[:1]), pieces[0])  # no row is in the prior
+    some = few_rows(shards)
+    pieces = [some, jax.tree.map(lambda leaf: leaf[-1:], some)]
+    template = template_of(some)
     shared = tuple(name for name in (*sites.latent, *sites.common) if name not in own)
     fixed = unseen_by_rows(model, sites.fixed, pieces)
 
-    def derived(parameters: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        found = at(model, parameters, template)
-        return {name: found[name]["value"] for name in fixed}
+    @jax.jit
+    def init(key: jax.Array) -> dict[str, Any]:
+        found = trace(model, template, start, key)
+        return nested({name: site["value"] for name, site in found.items() if is_latent(site)})
 
+    def derived(parameters: Mapping[str, Any]) -> dict[str, jax.Array]:
+        found = at(model, parameters, template)
+        return {dotted(name): found[name]["value"] for name in fixed}
+
+    if own:
+        require_shared_first(model, own, shared, jax.eval_shape(init, jax.random.key(0)), template)
     problem = Problem(
         log_likelihood=lambda parameters, rows: _of_each_row(model, sites.row_axes, parameters, rows),
         log_prior=lambda parameters: _of_sites(model, shared, parameters, template),
-        init=lambda key: _start(model, template, key),
+        init=init,
         shards=shards,
-        name=getattr(model, "__name__", "NumPyro model").replace("_", " "),
-        private=tuple(own),
+        name=_name(model),
+        private=tuple(map(dotted, own)),
         log_private=(lambda parameters: _of_sites(model, own, parameters, template)) if own else None,
-        constraints=constraints,
+        constraints=constraints_of_sites(model, sites.latent, pieces),
         derived=derived if fixed else None,
+        outcomes=outcomes_of(model, sites.row_axes, own, init, template),
     )
     if check:
-        require_apart(model, problem, sites, pieces[0])
+        require_apart(model, problem, sites, some)
     return problem
 
 
@@ -98,11 +109,6 @@ def _of_sites(model: Callable[..., Any], names: Sequence[str], parameters: Any, 
     return sum((log_probability(found[name]).sum() for name in names), jnp.zeros(()))
 
 
-def _start(model: Callable[..., Any], rows: Any, key: jax.Array) -> dict[str, jax.Array]:
-    found = trace(model, rows, start, key)
-    return {name: site["value"] for name, site in found.items() if is_latent(site)}
-
-
 def _private_sites(sites: Sites, private: Sequence[str]) -> tuple[str, ...]:
     if isinstance(private, str):
         raise ProblemError(f"private is the text {private!r}: give a tuple of names, ({private!r},)")
@@ -114,11 +120,14 @@ def _private_sites(sites: Sites, private: Sequence[str]) -> tuple[str, ...]:
     return tuple(private)
 
 
-def _few_rows(shards: Sequence[Any]) -> list[Any]:
-    """Some rows of the agents together, and the last of them alone: to look at a model with."""
+def _name(model: Any) -> str:
+    """What the author calls the model, also within `functools.partial` and NumPyro's handlers.
 
-    def first(leaves: Iterable[Any]) -> np.ndarray:
-        return np.concatenate([np.asarray(leaf)[:_CHECKED_ROWS] for leaf in leaves])[:_CHECKED_ROWS]
-
-    rows = jax.tree.map(lambda *leaves: first(leaves), *shards)
-    return [rows, jax.tree.map(lambda leaf: leaf[-1:], rows)]
+    >>> from functools import partial
+    >>> def many_silos(y, groups): ...
+    >>> _name(partial(many_silos, groups=3))
+    'many silos'
+    """
+    while not hasattr(model, "__name__") and (hasattr(model, "func") or hasattr(model, "fn")):
+        model = getattr(model, "func", None) or model.fn
+    return getattr(model, "__name__", "NumPyro model").replace("_", " ")

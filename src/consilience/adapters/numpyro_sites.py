@@ -1,8 +1,8 @@
 """Which sites a NumPyro model has, and what each is for: found from shapes, without touching a row.
 
-The model is traced for `k` and for `k + 1` rows under `jax.eval_shape`. An axis that grows is the row axis, and what has
-none says something about all rows together. A model whose likelihood is not a product over rows is refused here, by the
-name of the site, with what to do instead; what shapes cannot show is found by `numpyro_checks`.
+The model is traced for `k` and for `k + 1` rows under `jax.eval_shape`. An axis that grows is the row axis, and what
+has none says something about all rows together. A model whose likelihood is not a product over rows is refused here,
+by the name of the site, with what to do instead; what shapes cannot show is found by `numpyro_checks`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from consilience.adapters.numpyro_names import require_places
 from consilience.adapters.numpyro_tracing import (
     Site,
     Trace,
@@ -29,7 +30,7 @@ _ROWS = 11
 _STATE = {
     "param": "a numpyro.param, which has no prior: make it a sample site with one",
     "mutable": "mutable state: compute it beforehand and pass it to the model",
-    "prng_key": "a source of random numbers inside the model (dropout?): every number that is drawn must be a sample site",
+    "prng_key": "a source of random numbers in the model (dropout?): every number that it draws must be a sample site",
 }
 
 
@@ -57,12 +58,14 @@ def find_sites(model: Callable[..., Any], shards: Sequence[Any]) -> Sites:
     if set(sites) != set(others):
         name = min(set(sites) ^ set(others))
         raise ProblemError(
-            f"site {name!r} is there or not depending on the number of rows (a loop over rows?): take all rows at once, "
+            f"site {name!r} is there or not depending on the number of rows (a loop over rows?): take all rows at "
+            "once, "
             'in `with numpyro.plate("rows", len(y))`'
         )
     for name, site in sites.items():
         _require_kind(name, site)
     grown = {name: _grown(fewer[name], more[name]) for name in fewer}
+    require_places(name for name, site in sites.items() if is_latent(site))
     for name in filter(lambda name: is_latent(sites[name]), sites):
         _require_shared_or_private(name, sites[name], grown[name])
     row_axes = {}
@@ -73,8 +76,8 @@ def find_sites(model: Callable[..., Any], shards: Sequence[Any]) -> Sites:
             row_axes[name] = axis
     if not row_axes:
         raise ProblemError(
-            "no observed site of the model has one value for each row: give the data as `obs` of a sample site, and do "
-            "not sum over rows"
+            "no observed site of the model has one value for each row: give the data as `obs` of a sample site, and "
+            "do not sum over rows"
         )
     return Sites(
         latent=tuple(name for name, site in sites.items() if is_latent(site)),
@@ -121,26 +124,27 @@ def _failure(kept: Trace, count: int, sizes: Sequence[int], error: Exception) ->
             _require_kind(name, site)
             if site["args"][0] not in (count, 1) and site["args"][0] in {*sizes, sum(sizes)}:
                 return (
-                    f"plate {name!r} has the fixed size {site['args'][0]}, but agents hold other numbers of rows: take "
-                    "the size from the rows, for example len(y)"
+                    f"plate {name!r} has the fixed size {site['args'][0]}, but agents hold other numbers of rows: "
+                    "take the size from the rows, for example len(y)"
                 )
         elif is_latent(site) and count in np.shape(site["value"]):
             return _one_for_each_row(name)
     first = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
     if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
         return (
-            f"the model looks at the values of rows in Python after {_last(kept)} ({type(error).__name__}): a shape, a "
+            f"the model looks at the values of rows in Python {_last(kept)} ({type(error).__name__}): a shape, a "
             "number of groups or a branch may not depend on data; give it to the model with functools.partial"
         )
     return (
-        f"the model cannot be called with {count} rows; it came to {_last(kept)}, then {type(error).__name__}: {first}. "
-        "It is called with one agent's shard, of any number of rows: model(**rows) for a dictionary, model(*rows) for a "
-        "tuple; plates of rows take their size from the rows"
+        f"the model cannot be called with {count} rows; {_last(kept)} there was a {type(error).__name__}: {first}. "
+        "It is called with one agent's shard, of any number of rows: model(**rows) for a dictionary, model(*rows) "
+        "for a tuple. All rows that it uses must come so: it may close over none; plates of rows take their size "
+        "from them"
     )
 
 
 def _last(kept: Trace) -> str:
-    return f"site {list(kept)[-1]!r}" if kept else "no site"
+    return f"after site {list(kept)[-1]!r}" if kept else "before its first site"
 
 
 def _grown(fewer: tuple[int, ...], more: tuple[int, ...]) -> list[int]:
@@ -159,8 +163,8 @@ def _require_kind(name: str, site: Site) -> None:
         raise ProblemError(f"{name!r} is {_STATE[site['type']]}")
     if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
         raise ProblemError(
-            f"plate {name!r} takes {site['args'][1]} of {site['args'][0]} entries: leave out subsample_size; minibatches "
-            "are the sampler's, by batch_size in the plan"
+            f"plate {name!r} takes {site['args'][1]} of {site['args'][0]} entries: leave out subsample_size; "
+            "minibatches are the sampler's, by batch_size in the plan"
         )
 
 
@@ -175,10 +179,15 @@ def _require_shared_or_private(name: str, site: Site, grown: list[int]) -> None:
 
 
 def _one_for_each_row(name: str) -> str:
+    if name.endswith("_unobserved"):  # so NumPyro calls what `obs_mask` makes
+        return (
+            f"latent site {name!r} stands for missing outcomes, one of each row (obs_mask): leave these rows out of "
+            "the likelihood by numpyro.handlers.mask, or out of the data"
+        )
     return (
-        f"latent site {name!r} has one value for each row (a state of a time series, a Gaussian process, an effect or a "
-        "missing value of each row?): integrate it out of the likelihood, or let a row be a whole group or series with a "
-        "leading entry of its own"
+        f"latent site {name!r} has one value for each row (a state of a time series, a Gaussian process, an effect "
+        "or a missing value of each row?): integrate it out of the likelihood, or let a row be a whole group or "
+        "series with a leading entry of its own"
     )
 
 
@@ -186,24 +195,26 @@ def _row_axis(name: str, site: Site, shape: tuple[int, ...], grown: list[int], v
     """The row axis of an observed site's log-probability, or `None` if it is about no rows."""
     if len(grown) > 1:
         raise ProblemError(
-            f"observed site {name!r} has a log-probability of shape {shape} for {_ROWS} rows, so that every row meets "
-            "every other: one of its arrays has shape (n,) and another (n, 1); give both the same"
+            f"observed site {name!r} has a log-probability of shape {shape} for {_ROWS} rows, so that every row "
+            "meets every other: one of its arrays has shape (n,) and another (n, 1); give both the same"
         )
     if grown and shape[grown[0]] != _ROWS:
         raise ProblemError(
-            f"observed site {name!r} has {shape[grown[0]]} values for {_ROWS} rows (a time series?): its likelihood must "
-            "be a product over rows; let a row be a whole series"
+            f"observed site {name!r} has {shape[grown[0]]} values for {_ROWS} rows (a time series?): its likelihood "
+            "must be a product over rows; let a row be a whole series"
         )
     if grown:
         return grown[0]
     if value_grows and type(site["fn"]).__name__ == "Independent":
         raise ProblemError(
-            f"observed site {name!r} sums over rows by `to_event`: leave the row axis out of it and put the site into "
+            f"observed site {name!r} sums over rows by `to_event`: leave the row axis out of it and put the site "
+            "into "
             'numpyro.plate("rows", len(y))'
         )
     if value_grows:
         raise ProblemError(
-            f"observed site {name!r} is one {type(site['fn']).__name__} of all rows (a time series, a Gaussian process?): "
-            "its likelihood is no product over rows, and agents cannot share it; let a row be a whole series"
+            f"observed site {name!r} is one {type(site['fn']).__name__} of all rows (a time series, a Gaussian "
+            "process?): its likelihood is no product over rows, and agents cannot share it; let a row be a whole "
+            "series"
         )
     return None

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
+from consilience.adapters.numpyro_names import dotted
 from consilience.adapters.numpyro_tracing import start, trace
 from consilience.errors import ProblemError
 
@@ -17,22 +19,36 @@ def constraints_of_sites(model: Callable[..., Any], names: Sequence[str], rows: 
     Args:
         model: written for one agent's rows.
         names: of its latent sites.
-        rows: to call it with; a support that is not the same for all of them, or depends on other parameters, is refused.
+        rows: to call it with; a support that is not the same for all of them, or depends on other parameters, is
+            refused.
+
+    The result has them by their names in the draws.
     """
+
+    def supports(some: Any, key: jax.Array) -> dict[str, Any]:
+        found = trace(model, some, start, key)
+        return {name: found[name]["fn"].support for name in names}
+
     with jax.enable_x64(True):  # bounds are kept as they are written
-        traces = [trace(model, some, start, jax.random.key(number)) for number, some in enumerate(rows)]
+        each = [jax.jit(supports)(some, jax.random.key(number)) for number, some in enumerate(rows)]
     found = {}
     for name in names:
-        supports = [one[name]["fn"].support for one in traces]
-        if any(support != supports[0] for support in supports):
+        if not all(_same(each[0][name], other[name]) for other in each[1:]):
             raise ProblemError(
-                f"the range of latent site {name!r} depends on other parameters or on rows: sample it on a fixed range, "
-                "for example u ~ Uniform(0, 1), and compute low + (high - low) * u as a numpyro.deterministic"
+                f"the range of latent site {name!r} depends on other parameters or on rows: sample it on a fixed "
+                "range, for example u ~ Uniform(0, 1), and compute low + (high - low) * u as a numpyro.deterministic"
             )
-        constraint = _named(supports[0])
+        constraint = _named(each[0][name])
         if constraint is not None:
-            found[name] = constraint
+            found[dotted(name)] = constraint
     return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two constraints are of the same kind and have the same bounds."""
+    kind: Any = jax.tree.structure(one)
+    bounds, others = jax.tree.leaves(one), jax.tree.leaves(other)
+    return bool(kind == jax.tree.structure(other)) and all(map(np.array_equal, bounds, others))
 
 
 def _named(support: Any) -> Any:
@@ -54,9 +70,9 @@ def _named(support: Any) -> Any:
         "correlation": constraints.corr_matrix,
         "correlation_cholesky": constraints.corr_cholesky,
     }
-    if inner is constraints.real:
+    if _same(inner, constraints.real):
         return None
-    for name, known in (by_entry | whole).items():  # each is the only one of its kind
-        if known is (inner if name in by_entry else support):
+    for name, known in (by_entry | whole).items():
+        if _same(known, inner if name in by_entry else support):
             return name
-    return support
+    return jax.tree.map(np.asarray, support)  # bounds in double precision, also where a run has single

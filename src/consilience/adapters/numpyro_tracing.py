@@ -1,7 +1,6 @@
 """A NumPyro model run once, with values put in, and what its sites then say.
 
-A shard is what the model is called with: a dictionary of arrays as `model(**rows)`, a tuple as `model(*rows)`, anything
-else as `model(rows)`. The functions of NumPyro that are used stand here and in `numpyro_sites`; a test names them.
+The functions of NumPyro that are used stand here, in `numpyro_sites` and in `numpyro_outcomes`; a test names them.
 """
 
 from __future__ import annotations
@@ -11,6 +10,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from consilience.adapters.numpyro_names import value_of
+from consilience.adapters.numpyro_rows import called
 
 Site = dict[str, Any]
 Trace = dict[str, Site]
@@ -30,6 +32,7 @@ def trace(
     """
     from numpyro import handlers
 
+    rows = jax.tree.map(jnp.asarray, rows)  # as engines give them, in the precision that is set now
     with handlers.block(), handlers.trace() as found:
         try:
             called(handlers.substitute(handlers.seed(model, key), substitute_fn=values), rows)
@@ -39,22 +42,12 @@ def trace(
     return found
 
 
-def called(model: Callable[..., Any], rows: Any) -> Any:
-    """What a model returns for some rows.
-
-    >>> called(lambda x, y: x + y, {"x": 1, "y": 2}), called(max, (1, 2)), called(abs, -3)
-    (3, 2, 3)
-    """
-    if isinstance(rows, Mapping):
-        return model(**rows)
-    return model(*rows) if isinstance(rows, tuple | list) else model(rows)
-
-
-def at(model: Callable[..., Any], parameters: Mapping[str, Any], rows: Any) -> Trace:
+def at(model: Callable[..., Any], parameters: Mapping[str, Any], rows: Any, key: Any = None) -> Trace:
     """The sites where the latent ones have the given values; a model without random state draws nothing then."""
     return trace(
-        model, rows, lambda site: parameters.get(site["name"]) if is_latent(site) else None, jax.random.key(0)
-    )
+        model, rows, lambda site: value_of(parameters, site["name"]) if is_latent(site) else None,
+        jax.random.key(0) if key is None else key,
+    )  # fmt: skip
 
 
 def log_probability(site: Site) -> jax.Array:
