@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consilience.cli.options import CheckpointSeconds, Json, Out, Target, default_path, takes_plan
+from consilience.cli.options import CheckpointSeconds, Data, Json, Out, Target, default_path, takes_plan
 from consilience.cli.processes import Coordinator, Devices, JoinSeconds, ModelDevices, NumProcesses, ProcessId
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def run(
             else:
                 (plan,) = plans.values()
                 follow = None if one_network else screen.follow(plan)
-                chosen.run(Task(path, plan, None, follow, checkpoint_seconds, True, show_nodes))
+                files = tuple(wishes.data)
+                chosen.run(Task(path, plan, None, follow, checkpoint_seconds, True, show_nodes, files))
         if first:
             _finish(path, as_json)
 
@@ -108,6 +109,7 @@ def resume(
     num_processes: NumProcesses = None,
     process_id: ProcessId = None,
     join_seconds: JoinSeconds = None,
+    data: Data = None,
     checkpoint_seconds: CheckpointSeconds = 10.0,
     as_json: Json = False,
 ) -> None:
@@ -131,7 +133,7 @@ def resume(
             else:
                 resume_run(
                     path, engine=chosen, progress=None if nodes else screen.follow_run(path), theory=True,
-                    checkpoint_seconds=checkpoint_seconds, show_nodes=show_nodes,
+                    checkpoint_seconds=checkpoint_seconds, show_nodes=show_nodes, data=data or (),
                 )  # fmt: skip
         if first:
             _finish(path, as_json)

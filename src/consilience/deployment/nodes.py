@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from consilience import experiments
+from consilience import experiments, studies
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node
@@ -104,8 +104,27 @@ def _telling_others(node: AnyNode, connect: Connect) -> Iterator[None]:
 
 def own_problem(plan: Plan, settings: NodeSettings) -> Problem:
     """What one agent of a plan knows: its own shard alone."""
+    if plan.study is not None:
+        return _own_rows(plan, settings)
     experiments.require_allowed(plan.problem, settings.allow, 'write allow = ["{}"] into the node\'s file')
     return experiments.load_problem(plan, [settings.agent])
+
+
+def _own_rows(plan: Plan, settings: NodeSettings) -> Problem:
+    """A study with this site's own file, and no other."""
+    study = studies.of_run(plan)
+    assert study is not None
+    return study.site_problem(own_data(settings), plan.num_agents)
+
+
+def own_data(settings: NodeSettings) -> Path:
+    """This site's data file."""
+    if settings.data is None:
+        raise NetworkError(
+            f'agent {settings.agent} has no data: write data = "FILE.csv" into agent-{settings.agent}.toml, the path '
+            "of this site's rows"
+        )
+    return settings.data
 
 
 class NodeCompanion:

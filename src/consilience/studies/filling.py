@@ -141,9 +141,9 @@ def filled(codebook: Codebook, num_sites: int, levels: Levels, counted: np.ndarr
     for name in open_categories(codebook):
         kind = columns[name]
         assert isinstance(kind, Category)
-        columns[name] = Category(levels=tuple(levels[name]), reference=kind.reference)
+        columns[name] = full = Category(levels=tuple(levels[name]), reference=kind.reference)
         told = " (the reference)"
-        shown = ", ".join(one + told * (one == columns[name].ordered_levels[0]) for one in levels[name])
+        shown = ", ".join(one + told * (one == full.ordered_levels[0]) for one in levels[name])
         found.append(f"{name}: levels {shown}, from {num_sites} sites")
     return Filled(Codebook(missing=codebook.missing, columns=columns), tuple(found))
 

@@ -77,15 +77,16 @@ class Prior(Record):
 
     def log_density(self, x: jax.Array) -> jax.Array:
         """Up to a constant; the halves are taken at positive `x` only."""
+        mean, sd, rate = self.mean or 0.0, self.sd or 1.0, self.rate or 1.0  # those that it takes are there
         if self.distribution in ("normal", "half_normal"):
-            return stats.norm.logpdf(x, self.mean or 0.0, self.sd)
+            return stats.norm.logpdf(x, mean, sd)
         if self.distribution in ("student_t", "half_student_t"):
-            return stats.t.logpdf(x, self.df, self.mean or 0.0, self.sd)
+            return stats.t.logpdf(x, self.df or 1.0, mean, sd)
         if self.distribution == "half_cauchy":
-            return stats.cauchy.logpdf(x, 0.0, self.sd)
+            return stats.cauchy.logpdf(x, 0.0, sd)
         if self.distribution == "gamma":
-            return stats.gamma.logpdf(x, self.shape, scale=1 / (self.rate or 1.0))
-        return -(self.rate or 1.0) * x
+            return stats.gamma.logpdf(x, self.shape or 1.0, scale=1 / rate)
+        return -rate * x
 
     @property
     def start(self) -> float:

@@ -16,6 +16,7 @@ from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.membership import Membership
 from consilience.engines.peers.notices import Notice, read_notice
 from consilience.engines.peers.transport import Connect, Handlers, Transport, read_object
+from consilience.validation.differences import differing
 
 log = logging.getLogger("consilience.peers")
 _SLOWEST_LINE = 125_000  # bytes a second, with which a message must still come in time
@@ -150,7 +151,7 @@ class Connections:
 
     def _compare_plans(self, number: int) -> None:
         theirs = self.ask_json(number, "plan")
-        different = [name for name in self.entries if theirs.get(name) != self.entries[name]] if theirs else []
+        different = differing(self.entries, theirs) if theirs else []
         log.error(
             "agent %d follows another plan: it differs in %s",
             number, ", ".join(different) or "what it does not say when it is asked",
