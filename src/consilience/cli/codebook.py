@@ -1,4 +1,4 @@
-"""`consilience codebook`: what all sites of a study agree on about their columns, proposed from a file and checked."""
+"""`consilience codebook`: what all sites of a study agree on about their columns; propose and check it."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from consilience.studies import Study, fill_from_files, is_study
 
 _ANY_STEPS = 1000
 _FEW_SITES = 3
+_CAREFUL_ACCEPTANCE = 0.95
 _NOTHING_KNOWN = Landscape(1.0, 1.0, "made up")
 
 
@@ -106,10 +107,19 @@ def _from_study(path: str, wishes: Wishes, only_weighed: bool, before_suggesting
         raise PlanError(f"{path} leaves {', '.join(study.unfilled)} to the sites: give their files with --data")
     elif study.unfilled and wishes.sampler is None and not wishes.count_steps:  # its model is not known yet
         wishes = dataclasses.replace(wishes, sampler="hmc" if study.parsed.site_terms else "nuts")
+    wishes = _careful(study, wishes)
     graph = _graph(wishes.graph or ("complete" if count <= _FEW_SITES else "ring"), count)
     own = _Own(path, {"study": study.entries()}, study.model)
     plan, reasons = _own_plan(own, graph, wishes, only_weighed, before_suggesting)
     return Resolved(plan, (*found, *reasons))
+
+
+def _careful(study: Study, wishes: Wishes) -> Wishes:
+    """Smaller steps for effects of sites: of few sites little is known about their spread, and steps diverge there."""
+    says = wishes.count_steps or wishes.sampler not in (None, "hmc") or "target_acceptance" in wishes.numbers
+    if study.parsed.site_terms is None or says:
+        return wishes
+    return dataclasses.replace(wishes, numbers={**wishes.numbers, "target_acceptance": _CAREFUL_ACCEPTANCE})
 
 
 class _Own(NamedTuple):
