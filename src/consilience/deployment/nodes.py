@@ -20,6 +20,7 @@ from typing import Any
 import jax
 
 from consilience import experiments, studies
+from consilience.deployment.codebooks import plan_of_node
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node
@@ -67,10 +68,14 @@ def run_node(
     """
     plan = Plan.load(settings.plan)
     settings.require_fitting(plan)
+    stop, found = stop or threading.Event(), None
+    if problem is None and plan.study is not None:
+        with stopped_by_signals(stop):
+            plan, found = plan_of_node(plan, settings, own_data(settings), connect or by_zenoh(settings), clock, stop)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
         node = (UnisonNode if plan.sampler.tunes_itself else Node)(problem, plan, settings, clock)
-        node.stop = stop or node.stop
+        node.stop, node.wire.found = stop, found
         companion = NodeCompanion(node, connect or by_zenoh(settings))
         with served(settings.metrics, node), _telling_others(node, companion.connect):
             return live(

@@ -1,4 +1,4 @@
-"""What a report says about a study: its formula, the columns that all sites agreed on, and the prior of everything."""
+"""What a report says about a study: its formula, the columns that all sites agreed on, and all priors."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _from_study(path: str, wishes: Wishes, only_weighed: bool, before_suggesting
 
 
 def _careful(study: Study, wishes: Wishes) -> Wishes:
-    """Smaller steps for effects of sites: of few sites little is known about their spread, and steps diverge there."""
+    """Smaller steps for effects of sites: few sites leave their spread open, and large steps diverge there."""
     says = wishes.count_steps or wishes.sampler not in (None, "hmc") or "target_acceptance" in wishes.numbers
     if study.parsed.site_terms is None or says:
         return wishes
