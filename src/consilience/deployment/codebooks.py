@@ -50,6 +50,7 @@ def plan_of_node(
         found = _found_together(study, plan, settings, data, connect, clock or SteadyClock(), stop)
         with disk_errors(place.parent):
             write_text(place, tomli_w.dumps(found))
+        _key_file(settings).unlink(missing_ok=True)  # there is no part of this node's left to hide
     codebook = Codebook(**found["codebook"])
     for line in found["said"]:
         log.info("agent %d: %s", settings.agent, line)
@@ -65,6 +66,10 @@ def _kept(place: Path, plan: Plan) -> dict[str, Any] | None:
     return found if found.get("run") == identity(plan) else None
 
 
+def _key_file(settings: NodeSettings) -> Path:
+    return settings.run.with_name(f"{settings.run.name}.codebook.key")
+
+
 def _found_together(
     study: Study,
     plan: Plan,
@@ -75,7 +80,7 @@ def _found_together(
     stop: threading.Event,
 ) -> dict[str, Any]:
     wanted = study.used_codebook
-    key_file = settings.run.with_name(f"{settings.run.name}.codebook.key")
+    key_file = _key_file(settings)
     key_file.parent.mkdir(parents=True, exist_ok=True)
     gathering = Gathering(plan, settings, key_file, 2 * len(open_numbers(wanted)), clock, stop)
     log.info("agent %d: %s will come from all sites", settings.agent, ", ".join(study.unfilled))
@@ -91,7 +96,6 @@ def _found_together(
         return _checked(gathering.result, wanted)
     finally:
         gathering.close()
-        key_file.unlink(missing_ok=True)
 
 
 def _noted(plan: Plan, filled: Filled) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def _header(path: Path) -> tuple[list[str], str]:
 
 
 def _split(line: str, separator: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator))
+    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator, skipinitialspace=True))
 
 
 def _require_file(path: str | Path) -> Path:

@@ -89,6 +89,9 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         place = match.end()
         kind = str(match.lastgroup)
         word = match[kind]
+        if kind in ("name", "quoted") and text[place:].lstrip().startswith("("):
+            instead = _INSTEAD.get(word.lower(), "make a column of it in the files, at all sites")
+            raise DataError(f"the formula has the function {word}(…), and none is allowed: {instead}")
         if kind == "quoted":
             if not word.strip("`").strip():
                 raise DataError("the formula has empty backticks: write the column's name between them")
@@ -149,9 +152,6 @@ class _Reader:
     def _atom(self, top: bool, sign: str) -> tuple[str, int]:
         kind, word = self._next()
         if kind == "name":
-            if self._peek() == "(":
-                instead = _INSTEAD.get(word.lower(), "make a column of it in the files, at all sites")
-                raise DataError(f"the formula has the function {word}(…), and none is allowed: {instead}")
             if word not in self.names:
                 self.names.append(word)
             return f"c{self.names.index(word)}", 1

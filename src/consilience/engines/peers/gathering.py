@@ -53,6 +53,10 @@ class GatheringWire(SumWire):
         """Answer a neighbour: also with the levels that are known."""
         return self.levels() if what == LEVELS else super().answer(what, content)
 
+    def reject(self, number: int, found: Rejected) -> None:
+        """Count what cannot be used, and say why."""
+        self._rejected(number, found)
+
     def _rejected(self, number: int, found: Rejected) -> None:
         """A neighbour that speaks of another run may only be further on."""
         if found.other_run:
@@ -141,7 +145,7 @@ class Gathering:
         told_at = self.time.now()
         while missing := [one for one in range(self.plan.num_agents) if one not in self._levels]:
             for number in self.members.neighbours:
-                self._take_levels(self.wire.ask_json(number, LEVELS), levels)
+                self._take_levels(number, self.wire.ask_json(number, LEVELS), levels)
             if self._over.is_set():
                 raise Stopped(f"agent {self.agent} was told to stop while it waited for levels")
             if self.time.now() - told_at > _TELL_SECONDS:
@@ -155,9 +159,11 @@ class Gathering:
             {"run": self.run, LEVELS: {str(agent): own for agent, own in self._levels.items()}}
         ).encode()
 
-    def _take_levels(self, said: dict[str, Any], like: Levels) -> None:
+    def _take_levels(self, number: int, said: dict[str, Any], like: Levels) -> None:
         """Take in what a neighbour knows, if it is what it should be."""
         known = said.get(LEVELS) if said.get("run") == self.run else None
+        if said and known is None:
+            self.wire.reject(number, Rejected("it belongs to another run", other_run=True))
         for word, levels in known.items() if isinstance(known, dict) else ():
             agent = int(word) if word.isascii() and word.isdigit() and len(word) < 9 else -1
             if 0 <= agent < self.plan.num_agents and agent not in self._levels and _is_levels(levels, like):

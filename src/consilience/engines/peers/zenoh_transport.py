@@ -1,12 +1,13 @@
 """A node's connections to its neighbours, by Zenoh: publish a message, receive theirs, ask for one that was missed.
 
-Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
-`to/N` (heard by agent N alone), `totals/K`, `part/K` and `keys` (sums and mask keys, asked for), `edge/N` (asked by
-agent N alone: use a lost edge again), `status` and `plan` (asked for), `levels` and `found` (asked for before
-sampling), `notice` (a last word, why the network cannot continue), `alive` (a token that vanishes with the process). There is no scouting: a node connects
-to the neighbours of its plan, or to the relay, and to nobody else. With TLS both sides of a connection show a
-certificate of the network's authority, and access control by the name in it lets a neighbour speak under its own name
-only, and hear only what this node says. A relay speaks for all neighbours: it has checked their names.
+Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for), `to/N`
+(heard by agent N alone), `totals/K`, `part/K` and `keys` (sums and mask keys, asked for), `edge/N` (asked by agent N
+alone: use a lost edge again), `status` and `plan` (asked for), `levels` and `found` (asked for before sampling),
+`notice` (a last word, why the network cannot continue), `alive` (a token that vanishes with the process). There is no
+scouting: a node connects to the neighbours of its plan, or to the relay, and to nobody else. With TLS both sides of a
+connection show a certificate of the network's authority, and access control by the name in it lets a neighbour speak
+under its own name only, and hear only what this node says. A relay speaks for all neighbours: it has checked their
+names.
 """
 
 from __future__ import annotations
