@@ -71,7 +71,7 @@ def test_code_on_the_page_runs_and_checks_its_own_results(page, tmp_path, monkey
 
 def shell_blocks(path):
     """The commands of a page for the shell; those that this version does not have yet are left out."""
-    known = {name for name in typer.main.get_command(app).commands}
+    known = set(typer.main.get_command(app).commands)
     called = re.compile(r"^consilience (\w+)", re.MULTILINE)
     blocks = re.findall(r"^```sh\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
     return [block for block in blocks if set(called.findall(block)) <= known]
