@@ -136,7 +136,7 @@ def test_every_entry_of_a_summary_is_documented(tmp_path):
     plan = gmm.plan(2, num_steps=3000).replace(store_every=1)
     with pytest.warns(errors.PlanWarning):
         summary = cs.sample(gmm.problem(2), plan, tmp_path / "run").summary
-    summary |= gmm.study_results({"agents-2": summary})
+    summary |= gmm.series_results({"agents-2": summary})
     text = (DOCS / "reference" / "summary.md").read_text()
     assert sorted(name for name in entries(summary) if f"`{name}`" not in text) == []
 

@@ -55,7 +55,7 @@ _OF_PLANS: dict[str, Any] = {
     ],
     "num_chains": Annotated[
         int | None,
-        typer.Option("--chains", "--runs", min=1, help="Independent copies of the network: repetitions of a study."),
+        typer.Option("--chains", "--runs", min=1, help="Independent copies of the network: repetitions of a series."),
     ],
     "seed": Annotated[int | None, typer.Option("--seed", min=0, help="Decides every random number.")],
     "batch_size": Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a minibatch.")],

@@ -83,8 +83,8 @@ class Engine(Protocol):
     def require_room(self, path: Path | None) -> None:
         """Check that a new run may be made at a place; `None` is a temporary one."""
 
-    def require_studies(self) -> None:
-        """Check that it can sample the several networks of a study, one after the other."""
+    def require_series(self) -> None:
+        """Check that it can sample the several networks of a series, one after the other."""
 
     def attempt(self, action: Callable[[], T]) -> T:
         """What a function returns that may fail in one of several processes alone; all of them stop if it does."""
@@ -101,7 +101,7 @@ class _OneProcess(Record):
         if path is not None:
             require_free(path)
 
-    def require_studies(self) -> None:
+    def require_series(self) -> None:
         """It can, one network after the other."""
 
     def attempt(self, action: Callable[[], T]) -> T:
@@ -155,7 +155,7 @@ class Mesh(Record):
             raise MeshError("several processes need a directory that all of them see: give `out`")
         together(lambda: require_free(path) if path is not None and is_first() else None)
 
-    def require_studies(self) -> None:
+    def require_series(self) -> None:
         """A mesh samples one network."""
         raise MeshError("a mesh samples one network: say which with --agents")
 

@@ -40,7 +40,7 @@ def plans_for(
     only_weighed: bool = False,
     before_suggesting: Callable[[], None] = lambda: None,
 ) -> dict[str, Resolved]:
-    """The plans that a target stands for: one called `run`, or one for each run of an experiment's study.
+    """The plans that a target stands for: one called `run`, or one for each run of an experiment's series.
 
     Args:
         target: the name of an experiment, the path of a plan file or of a study, or `module:attribute`.
@@ -65,7 +65,7 @@ def plans_for(
 
 
 def main_plan(target: str, wishes: Wishes, **options: Any) -> Resolved:
-    """The one plan that a target stands for: of a study, that of its main network."""
+    """The one plan that a target stands for: of a series, that of its main network."""
     plans = plans_for(target, wishes, **options)
     experiment = experiments.find(target)
     return plans.get(experiment.main if experiment else "", next(iter(plans.values())))

@@ -31,7 +31,7 @@ class Wishes:
     """What is said about a plan beside its target; `None` leaves an entry as it is.
 
     Attributes:
-        num_agents: the size of the network; without it (and without `graph`) an experiment is its whole study.
+        num_agents: the size of the network; without it (and without `graph`) an experiment is its whole series.
         graph: the family of the graph.
         num_steps: how many steps.
         sampler: the name of the sampler; an experiment and a plan file have their own.
