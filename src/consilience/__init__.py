@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from consilience.version import __version__
 
 if TYPE_CHECKING:
-    from consilience import datasets, diagnostics, graphs, models, predictive, schedules, theory
+    from consilience import datasets, diagnostics, graphs, models, predictive, schedules, studies, theory
     from consilience.adapters import from_apply, from_equinox, from_flax, from_numpyro
     from consilience.errors import ConsilienceError
     from consilience.planning.assessments import assess
@@ -47,7 +47,7 @@ _HOME = {
     "sample": "sampling.sample",
     "suggest": "planning.suggestions",
 }
-_MODULES = ("datasets", "diagnostics", "graphs", "models", "predictive", "schedules", "theory")
+_MODULES = ("datasets", "diagnostics", "graphs", "models", "predictive", "schedules", "studies", "theory")
 
 __all__ = [
     "ConsilienceError",
@@ -76,6 +76,7 @@ __all__ = [
     "resume",
     "sample",
     "schedules",
+    "studies",
     "suggest",
     "theory",
 ]

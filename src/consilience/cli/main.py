@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli import commands, data, network, planning
+from consilience.cli import codebook, commands, data, network, planning
 from consilience.deployment.supervision import is_child
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
@@ -39,6 +39,7 @@ app.command("node")(network.node)
 app.add_typer(network.app, name="network")
 app.add_typer(planning.mesh, name="mesh")
 app.add_typer(data.app, name="data")
+app.add_typer(codebook.app, name="codebook")
 app.command("experiments")(commands.experiments)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from consilience.reports import figures, tables
 from consilience.reports.page import Section, render_page
+from consilience.reports.study_report import study_sections
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
@@ -38,7 +39,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
     }
     sections = [
         *first, *_verdict(summary, anything_else=bool(first)), *participation_section(run),
-        *generic_sections(run, with_marginals=not first), *nodes_of(run), *theory_of(run),
+        *generic_sections(run, with_marginals=not first), *study_sections(run), *nodes_of(run), *theory_of(run),
     ]  # fmt: skip
     title = run.status["problem_name"]
     subtitle = f"{plan.num_agents} agents, each with its own data, sample one posterior" if plan.num_agents > 1 else (

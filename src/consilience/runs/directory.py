@@ -292,7 +292,7 @@ def _appear(draft: Path, path: Path) -> None:
 
 def require_free(path: Path) -> None:
     """Check that a new run may be made at `path`."""
-    if (path / "plan.toml").exists() or (path / "study.json").exists():
+    if any((path / name).exists() for name in ("plan.toml", "series.json", "study.json")):
         raise RunError(
             f"{path} already holds a run: choose another directory, or continue it with `consilience resume {path}`"
         )

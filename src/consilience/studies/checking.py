@@ -11,9 +11,10 @@ import numpy as np
 
 from consilience.errors import DataError
 from consilience.studies import files
-from consilience.studies.codebook import Category, Codebook, Number, Outcome
+from consilience.studies.codebook import FROM_SITES, Category, Codebook, Number, Outcome
 
 _MOST_SHOWN = 5
+_MOST_LEVELS = 1000
 
 
 class Misfit(NamedTuple):
@@ -52,17 +53,45 @@ def check(path: str | Path, codebook: Codebook) -> list[Misfit]:
 def read_columns(path: str | Path, codebook: Codebook, names: Sequence[str]) -> Columns:
     """Some columns of a file as arrays; refused if anything does not fit."""
     values, missing, misfits = _looked_at(path, codebook, names)
+    _require_none(path, misfits)
+    kept = ~missing
+    if not kept.any():
+        raise DataError(f"{path} has a missing value in every row: a site needs at least one complete row")
+    dropped = int(missing.sum())
+    return Columns({name: column[kept] for name, column in values.items()}, len(missing) - dropped, dropped)
+
+
+def read_numbers(path: str | Path, codebook: Codebook, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Of some columns of numbers, the values that are there."""
+    if not names:
+        return {}
+    values, _, misfits = _looked_at(path, codebook, names)
+    _require_none(path, misfits)
+    return {name: column[np.isfinite(column)] for name, column in values.items()}
+
+
+def read_levels(path: str | Path, codebook: Codebook, names: Sequence[str]) -> dict[str, list[str]]:
+    """The levels that a file has in some columns, sorted."""
+    if not names:
+        return {}
+    table = files.read_table(path, names)
+    found = {name: sorted(files.as_text(table[name]).dropna().unique().tolist()) for name in names}
+    for name, levels in found.items():
+        if len(levels) > _MOST_LEVELS:
+            raise DataError(
+                f"{path}: {name} has {len(levels):,} different texts, and a category has at most {_MOST_LEVELS:,} "
+                "levels: is it one? List the levels in the codebook"
+            )
+    return found
+
+
+def _require_none(path: str | Path, misfits: Sequence[Misfit]) -> None:
     if misfits:
         more = f", and {len(misfits) - _MOST_SHOWN} more" if len(misfits) > _MOST_SHOWN else ""
         raise DataError(
             f"{path} does not fit the codebook: {'; '.join(map(str, misfits[:_MOST_SHOWN]))}{more}. Mend the file, "
             "or change the codebook at all sites"
         )
-    kept = ~missing
-    if not kept.any():
-        raise DataError(f"{path} has a missing value in every row: a site needs at least one complete row")
-    dropped = int(missing.sum())
-    return Columns({name: column[kept] for name, column in values.items()}, len(missing) - dropped, dropped)
 
 
 def _looked_at(
@@ -75,7 +104,7 @@ def _looked_at(
     if not wanted:
         raise DataError(f"{path} has none of the columns {', '.join(names)}: it has {', '.join(sorted(there))}")
     kinds = {name: codebook.column(name) for name in wanted}
-    levels = {level for kind in kinds.values() if not isinstance(kind, Number) for level in kind.ordered_levels}
+    levels = {level for kind in kinds.values() for level in _known_levels(kind)}
     table, commas = files.read_table(path, wanted, levels), files.has_decimal_commas(path)
     values, missing = {}, np.zeros(len(table), bool)
     for name, kind in kinds.items():
@@ -105,9 +134,16 @@ def _numbers(name: str, kind: Number, column: Any, commas: bool) -> tuple[np.nda
     return values, found
 
 
+def _known_levels(kind: Number | Category | Outcome) -> tuple[str, ...]:
+    """The levels that a column may have; none of numbers, and none if they are to come from the sites."""
+    return () if isinstance(kind, Number) or getattr(kind, "levels", None) == FROM_SITES else kind.ordered_levels
+
+
 def _levels(name: str, kind: Category | Outcome, column: Any) -> tuple[np.ndarray, list[Misfit]]:
     """Places among the levels, −1 where there is none; levels are no rows, so unknown ones are named."""
     text = files.as_text(column)
+    if isinstance(kind, Category) and kind.levels == FROM_SITES:
+        return np.full(len(text), -1), []
     known = {level: place for place, level in enumerate(kind.ordered_levels)}
     places = text.map(known).fillna(-1).to_numpy(dtype=np.int64)
     unknown = text[(places < 0) & text.notna().to_numpy()].value_counts()

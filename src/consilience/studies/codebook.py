@@ -22,7 +22,9 @@ A codebook's file:
     one = "yes"                   # counts as 1
     zero = "no"
 
-Its digest is part of a run's identity: sites with different codebooks refuse each other.
+`centre`, `scale` and `levels` may be `"from sites"`: then they are filled in before sampling, from sums over all
+sites and from the union of their levels (`filling.py`). A codebook's digest is part of a run's identity: sites with
+different codebooks refuse each other.
 """
 
 from __future__ import annotations
@@ -36,13 +38,20 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import tomli_w
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from consilience.errors import DataError, InputError
 from consilience.validation import Record
 from consilience.validation.differences import differing
 
+FROM_SITES = "from sites"
+"""What stands in place of a value that the sites find together."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Level = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if isinstance(value, int) and not isinstance(value, bool) else value),
+]
+_MOST_LEVELS = 1000
 
 
 class _Entry(Record):
@@ -56,37 +65,48 @@ class Number(_Entry):
         unit: for people; a range tells units apart where the files cannot.
         low: the smallest value that can be right.
         high: the largest.
-        centre: subtracted from the values.
-        scale: by which they are divided then; coefficients are for a difference of so much.
+        centre: subtracted from the values; or `"from sites"`.
+        scale: by which they are divided then; coefficients are for a difference of so much; or `"from sites"`.
     """
 
     kind: Literal["number"] = "number"
     unit: str | None = None
     low: Finite | None = None
     high: Finite | None = None
-    centre: Finite = 0.0
-    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    centre: Finite | Literal["from sites"] = 0.0
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["from sites"] = 1.0
 
     def __init__(self, **entries: Any) -> None:
         super().__init__(**entries)
         if self.low is not None and self.high is not None and self.low > self.high:
             raise DataError(f"low = {self.low:g} is above high = {self.high:g}: exchange them")
 
+    @property
+    def centre_and_scale(self) -> tuple[float, float]:
+        """Both as numbers; an error if they are still to come from the sites."""
+        if isinstance(self.centre, str) or isinstance(self.scale, str):
+            raise DataError("centre or scale are still to come from the sites")
+        return self.centre, self.scale
+
 
 class Category(_Entry):
     """A column of levels; what a file says must be one of them, as text.
 
     Attributes:
-        levels: all of them, in order.
+        levels: all of them, in order; or `"from sites"`, then they are sorted.
         reference: the level with which the others are compared; by default the first.
     """
 
     kind: Literal["category"] = "category"
-    levels: tuple[str, ...]
-    reference: str | None = None
+    levels: tuple[Level, ...] | Literal["from sites"]
+    reference: Level | None = None
 
     def __init__(self, **entries: Any) -> None:
         super().__init__(**entries)
+        if isinstance(self.levels, str):
+            return
+        if len(self.levels) > _MOST_LEVELS:
+            raise DataError(f"there are {len(self.levels):,} levels: at most {_MOST_LEVELS:,} are taken, join some")
         if len(set(self.levels)) != len(self.levels) or not self.levels:
             raise DataError(f"the levels are {list(self.levels)}: name at least one, each of them once")
         if self.reference is not None and self.reference not in self.levels:
@@ -95,6 +115,8 @@ class Category(_Entry):
     @property
     def ordered_levels(self) -> tuple[str, ...]:
         """The levels, the reference first."""
+        if isinstance(self.levels, str):
+            raise DataError("the levels are still to come from the sites")
         first = self.reference or self.levels[0]
         return (first, *(level for level in self.levels if level != first))
 
@@ -108,8 +130,8 @@ class Outcome(_Entry):
     """
 
     kind: Literal["outcome"] = "outcome"
-    one: str
-    zero: str
+    one: Level
+    zero: Level
 
     def __init__(self, **entries: Any) -> None:
         super().__init__(**entries)
@@ -152,6 +174,14 @@ class Codebook(_Entry):
                 f"the codebook has no column {name!r}: add it, or choose one of {', '.join(self.columns)}"
             )
         return self.columns[name]
+
+    @property
+    def unfilled(self) -> tuple[str, ...]:
+        """The entries that are still to come from the sites, `age.centre`."""
+        entries = (
+            (name, kind, entry) for name, kind in self.columns.items() for entry in ("centre", "scale", "levels")
+        )
+        return tuple(f"{name}.{entry}" for name, kind, entry in entries if getattr(kind, entry, None) == FROM_SITES)
 
     def differences(self, other: Codebook) -> list[str]:
         """The names of the entries in which another codebook differs; the order of levels counts."""

@@ -7,11 +7,12 @@ matrix of the pooled rows, also where a site lacks a level.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,15 @@ from consilience.studies.codebook import Codebook, Number
 
 _NAME = re.compile(r"^c(\d+)(?:\[(?:T\.)?(\d+)\])?$")
 INTERCEPT = "Intercept"
+_MOST_COLUMNS = 5000
+
+
+class _Part(NamedTuple):
+    """A factor of a column: its name, and the spread and mean that it is taken to have."""
+
+    label: str
+    spread: float
+    mean: float
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,11 @@ class Design:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The name of each column of the matrix: `Intercept`, `age`, `stage[III]`, `age:stage[III]`."""
-        return tuple(self._shown(name) for name in self._spec.column_names)
+        found = tuple(":".join(part.label for part in self._parts(name)) for name in self._spec.column_names)
+        twice = sorted({label for label in found if found.count(label) > 1})
+        if twice:
+            raise DataError(f"two columns of the design are called {twice[0]!r}: give a column another name")
+        return found
 
     @cached_property
     def spreads(self) -> tuple[float, ...]:
@@ -48,7 +62,12 @@ class Design:
         1 for a number, in units of its scale; `sqrt(p(1 − p))` with `p = 1/K` for one of `K` levels, as if they were
         equally common; products for interactions.
         """
-        return tuple(float(np.prod(self._spreads_of(name))) for name in self._spec.column_names)
+        return tuple(math.prod(part.spread for part in self._parts(name)) for name in self._spec.column_names)
+
+    @cached_property
+    def means(self) -> tuple[float, ...]:
+        """The mean that each column is taken to have: 0 for a number, `1/K` for one of `K` levels."""
+        return tuple(math.prod(part.mean for part in self._parts(name)) for name in self._spec.column_names)
 
     def matrix(self, values: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """`(rows, columns)` of the values of columns, by name: numbers as they are, levels as their places."""
@@ -73,6 +92,7 @@ class Design:
         formula = formulaic.Formula(self.terms)
         if not len(formula):
             raise DataError("the formula has no term: keep the intercept, or name a column")
+        self._require_few(formula)
         made = formula.get_model_matrix(
             self._table(template, rows), context={}, output="numpy", na_action="raise", ensure_full_rank=True
         )
@@ -85,26 +105,37 @@ class Design:
         for place, name in enumerate(self.names):
             kind = self.codebook.column(name)
             if isinstance(kind, Number):
-                columns[f"c{place}"] = (values[name] - kind.centre) / kind.scale
+                centre, scale = kind.centre_and_scale
+                columns[f"c{place}"] = (values[name] - centre) / scale
             else:
                 levels = [str(level) for level in range(len(kind.ordered_levels))]
                 columns[f"c{place}"] = pandas.Categorical.from_codes(values[name], levels)
         return pandas.DataFrame(columns, index=pandas.RangeIndex(rows))
 
-    def _shown(self, name: str) -> str:
-        return ":".join(self._part(part)[0] for part in name.split(":"))
+    def _parts(self, name: str) -> list[_Part]:
+        """What the factors of a column are."""
+        return [self._part(part) for part in name.split(":")]
 
-    def _spreads_of(self, name: str) -> list[float]:
-        return [self._part(part)[1] for part in name.split(":")]
-
-    def _part(self, part: str) -> tuple[str, float]:
-        """Label and spread of a factor of a column."""
+    def _part(self, part: str) -> _Part:
         match = _NAME.match(part)
         if match is None:
-            return INTERCEPT, 1.0
+            return _Part(INTERCEPT, 1.0, 1.0)
         own = self.names[int(match[1])]
         kind = self.codebook.column(own)
         if isinstance(kind, Number) or match[2] is None:
-            return own, 1.0
+            return _Part(own, 1.0, 0.0)
         share = 1 / len(kind.ordered_levels)
-        return f"{own}[{kind.ordered_levels[int(match[2])]}]", float(np.sqrt(share * (1 - share)))
+        return _Part(f"{own}[{kind.ordered_levels[int(match[2])]}]", math.sqrt(share * (1 - share)), share)
+
+    def _require_few(self, formula: Any) -> None:
+        """Refuse a matrix with more columns than anybody means, before it is made."""
+        sizes = {
+            f"c{place}": 1 if isinstance(kind, Number) else len(kind.ordered_levels)
+            for place, kind in enumerate(self.codebook.column(name) for name in self.names)
+        }
+        columns = sum(math.prod(sizes.get(str(factor), 1) for factor in term.factors) for term in formula)
+        if columns > _MOST_COLUMNS:
+            raise DataError(
+                f"the formula makes up to {columns:,} columns, and at most {_MOST_COLUMNS:,} are taken: leave out an "
+                "interaction, or join levels"
+            )

@@ -27,6 +27,7 @@ class Family:
         name: what `family` says in study.toml.
         link: the function of the mean that is linear: `identity`, `logit` or `log`.
         log_likelihood: `(eta, parameters, rows) -> (rows,)`.
+        simulate: `(key, eta, parameters, rows) -> (rows,)`, an outcome drawn for each row.
         outcome: what its outcome is: `number`, `binary` or `count`.
         extra: names of its own parameters, all positive.
         ratio: what the exponential of a coefficient is called, if it means something.
@@ -35,6 +36,7 @@ class Family:
     name: str
     link: str
     log_likelihood: Callable[[jax.Array, Mapping[str, jax.Array], Rows], jax.Array]
+    simulate: Callable[[jax.Array, jax.Array, Mapping[str, jax.Array], Rows], jax.Array]
     outcome: str
     extra: tuple[str, ...] = field(default=())
     ratio: str | None = None
@@ -95,12 +97,41 @@ def _negative_binomial(eta: jax.Array, own: Mapping[str, jax.Array], rows: Rows)
     )  # fmt: skip
 
 
+def _draw_gaussian(key: jax.Array, eta: jax.Array, own: Mapping[str, jax.Array], rows: Rows) -> jax.Array:
+    return eta + own["sigma"] * jax.random.normal(key, eta.shape, eta.dtype)
+
+
+def _draw_student(key: jax.Array, eta: jax.Array, own: Mapping[str, jax.Array], rows: Rows) -> jax.Array:
+    return eta + own["sigma"] * jax.random.t(key, own["freedom"], eta.shape, eta.dtype)
+
+
+def _draw_bernoulli(key: jax.Array, eta: jax.Array, own: Mapping[str, jax.Array], rows: Rows) -> jax.Array:
+    return jax.random.bernoulli(key, jax.nn.sigmoid(eta)).astype(eta.dtype)
+
+
+def _draw_binomial(key: jax.Array, eta: jax.Array, own: Mapping[str, jax.Array], rows: Rows) -> jax.Array:
+    return jax.random.binomial(key, jnp.asarray(rows["trials"], eta.dtype), jax.nn.sigmoid(eta), dtype=eta.dtype)
+
+
+def _draw_poisson(key: jax.Array, eta: jax.Array, own: Mapping[str, jax.Array], rows: Rows) -> jax.Array:
+    return jax.random.poisson(key, jnp.exp(eta)).astype(eta.dtype)
+
+
+def _draw_negative_binomial(key: jax.Array, eta: jax.Array, own: Mapping[str, jax.Array], rows: Rows) -> jax.Array:
+    """A Poisson whose rate is gamma distributed, with shape `alpha` and mean `exp(eta)`."""
+    rates, counts = jax.random.split(key)
+    times = jax.random.gamma(rates, own["alpha"], eta.shape, eta.dtype) / own["alpha"]
+    return jax.random.poisson(counts, times * jnp.exp(eta)).astype(eta.dtype)
+
+
 _ALL = (
-    Family("gaussian", "identity", _gaussian, "number", ("sigma",)),
-    Family("student-t", "identity", _student, "number", ("sigma", "freedom")),
-    Family("bernoulli", "logit", _bernoulli, "binary", ratio="odds ratio"),
-    Family("binomial", "logit", _binomial, "count", ratio="odds ratio"),
-    Family("poisson", "log", _poisson, "count", ratio="rate ratio"),
-    Family("negative-binomial", "log", _negative_binomial, "count", ("alpha",), ratio="rate ratio"),
+    Family("gaussian", "identity", _gaussian, _draw_gaussian, "number", ("sigma",)),
+    Family("student-t", "identity", _student, _draw_student, "number", ("sigma", "freedom")),
+    Family("bernoulli", "logit", _bernoulli, _draw_bernoulli, "binary", ratio="odds ratio"),
+    Family("binomial", "logit", _binomial, _draw_binomial, "count", ratio="odds ratio"),
+    Family("poisson", "log", _poisson, _draw_poisson, "count", ratio="rate ratio"),
+    Family(
+        "negative-binomial", "log", _negative_binomial, _draw_negative_binomial, "count", ("alpha",), "rate ratio"
+    ),
 )
 FAMILIES: dict[str, Family] = {one.name: one for one in _ALL}

@@ -8,7 +8,8 @@ numbers may have a decimal comma.
 from __future__ import annotations
 
 import csv
-import warnings
+import importlib.util
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,13 @@ from consilience.errors import DataError
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A", "<NA>")
 """What a CSV says for a missing value, unless the codebook has a level of that name."""
 _SEPARATORS = ",;\t|"
+
+
+def require_packages() -> None:
+    """Check that what studies need is installed."""
+    missing = [name for name in ("formulaic", "pandas", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DataError(f"studies need {', '.join(missing)}: install them with `pip install 'consilience[glm]'`")
 
 
 def column_names(path: str | Path) -> list[str]:
@@ -127,25 +135,51 @@ def _read_parquet(path: Path, wanted: list[str]) -> Any:
 
 
 def _read_csv(path: Path, wanted: list[str], levels: Collection[str]) -> Any:
-    import pandas
+    """By Arrow, which counts fields: a comma that nobody quoted would else move values into other columns."""
+    import pyarrow
+    import pyarrow.csv
 
     names, separator = _header(path)
-    missing = [one for one in MISSING if one not in set(levels)]
+    other_lengths: Counter[int] = Counter()
+
+    def note(row: Any) -> str:
+        other_lengths[row.actual_columns] += 1
+        return "skip"
+
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pandas.errors.ParserWarning)  # too many fields in a line
-            found = pandas.read_csv(
-                path, sep=separator, dtype=str, encoding="utf-8-sig", keep_default_na=False, na_values=missing,
-                header=0, names=names, skipinitialspace=True, engine="c", index_col=False,
-            )  # fmt: skip
-    except (pandas.errors.ParserWarning, pandas.errors.ParserError):
-        raise DataError(
-            f"{path} has lines with more fields than its first line has names: put quotes around text that contains "
-            f"{separator!r}"
-        ) from None
-    except (ValueError, OSError) as error:
+        table = pyarrow.csv.read_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=1),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=separator, newlines_in_values=True, invalid_row_handler=note
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                include_columns=wanted, column_types=dict.fromkeys(wanted, pyarrow.string())
+            ),
+        )
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text in UTF-8: save it as CSV in UTF-8") from None
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
         raise DataError(f"{path} cannot be read as CSV: {_one_line(error)}") from None
-    return found[wanted]
+    if other_lengths:
+        count, lengths = sum(other_lengths.values()), " or ".join(map(str, sorted(other_lengths)))
+        raise DataError(
+            f"{path} has {count:,} line{'s' * (count > 1)} with {lengths} fields, and its first line names "
+            f"{len(names)}: every line needs as many; put quotes around text that contains {separator!r}"
+        )
+    return _without_missing(table, [one for one in MISSING if one not in set(levels)]).to_pandas()
+
+
+def _without_missing(table: Any, missing: list[str]) -> Any:
+    """The table with spaces around its texts taken away, and nothing where a text means that nothing is known."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    none, words = pyarrow.scalar(None, pyarrow.string()), pyarrow.array(missing, pyarrow.string())
+    for place, name in enumerate(table.column_names):
+        text = compute.utf8_trim_whitespace(table.column(place))
+        table = table.set_column(place, name, compute.if_else(compute.is_in(text, words), none, text))
+    return table
 
 
 def _header(path: Path) -> tuple[list[str], str]:
@@ -164,7 +198,7 @@ def _header(path: Path) -> tuple[list[str], str]:
 
 
 def _split(line: str, separator: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator))
+    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator, skipinitialspace=True))
 
 
 def _require_file(path: str | Path) -> Path:

@@ -8,7 +8,7 @@ sites, and then the spread may be near zero, where effects on their own scale ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import stats
 
-from consilience.problems import Problem
+from consilience.problems import Outcomes, Problem
 from consilience.studies import priors
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ def problem_of(study: Study, sites: Sequence[Mapping[str, np.ndarray]]) -> Probl
     effects = study.site_design.labels if study.site_design is not None else ()
     spreads = [known[priors.site_sd(label)] for label in effects]
 
-    def log_likelihood(p: Any, rows: Any) -> jax.Array:
+    def predictor(p: Any, rows: Any) -> jax.Array:
         eta = rows["x"] @ p["coefficients"]
         if effects:
             eta = eta + rows["z"] @ (p["site_sd"] * p["site_effect"])
-        if study.exposure is not None:
-            eta = eta + rows["offset"]
-        return family.log_likelihood(eta, p, rows)
+        return eta + rows["offset"] if study.exposure is not None else eta
+
+    def log_likelihood(p: Any, rows: Any) -> jax.Array:
+        return family.log_likelihood(predictor(p, rows), p, rows)
 
     def log_prior(p: Any) -> jax.Array:
         total = priors.log_density(shared, p["coefficients"])
@@ -56,7 +57,7 @@ def problem_of(study: Study, sites: Sequence[Mapping[str, np.ndarray]]) -> Probl
 
     labels: dict[str, Sequence[str]] = {"coefficients": study.coefficients}
     if effects:
-        labels |= {"site_sd": effects, "site_effect": effects}
+        labels |= {"site_sd": effects, "site_effect": effects, "site_difference": effects}
     positive = [*family.extra, *(["site_sd"] if effects else [])]
     return Problem(
         log_likelihood,
@@ -67,5 +68,30 @@ def problem_of(study: Study, sites: Sequence[Mapping[str, np.ndarray]]) -> Probl
         private=("site_effect",) if effects else (),
         log_private=log_private if effects else None,
         constraints=dict.fromkeys(positive, "positive"),
+        derived=(lambda p: {"site_difference": p["site_sd"] * p["site_effect"]}) if effects else None,
+        outcomes=_outcomes(study, predictor),
         labels=labels,
+        ratios={"coefficients": family.ratio} if family.ratio else {},
+    )
+
+
+def _outcomes(study: Study, predictor: Callable[[Any, Any], jax.Array]) -> Outcomes:
+    """What a study says about the outcomes of rows, which may lack them."""
+    family, name = study.family_of, study.parsed.outcome
+
+    def expected(p: Any, rows: Any) -> dict[str, jax.Array]:
+        return {name: family.mean(predictor(p, rows)) * rows.get("trials", 1.0)}
+
+    def simulate(key: jax.Array, p: Any, rows: Any) -> dict[str, jax.Array]:
+        return {name: family.simulate(key, predictor(p, rows), p, rows)}
+
+    def draw_private(key: jax.Array, p: Any) -> Any:
+        return {**p, "site_effect": jax.random.normal(key, p["site_effect"].shape, p["site_effect"].dtype)}
+
+    return Outcomes(
+        kinds={name: family.outcome},
+        expected=expected,
+        simulate=simulate,
+        observed=lambda rows: {name: rows["y"]},
+        draw_private=draw_private if study.site_design is not None else None,
     )

@@ -1,17 +1,22 @@
 """Weakly informative priors, as Bambi's, from the codebook's scales alone: so all sites have the same ones.
 
-With `s_y` the codebook's scale of the outcome (1 unless the link is the identity) and `s_x` the spread of a column of
-the design (`Design.spreads`):
+With `s_y` the codebook's scale of the outcome (1 unless the link is the identity), `s_x` the spread of a column of
+the design and `m_x` its mean (`Design.spreads`, `Design.means`):
 
-    intercept     normal(mean of the outcome on the link's scale, 2.5 s_y)
     coefficient   normal(0, 2.5 s_y / s_x)
+    intercept     normal(centre of the outcome, sqrt((2.5 s_y)² + Σ_x (2.5 s_y m_x / s_x)²))
     site_sd       half-normal(2.5 s_y / s_x)
     sigma         half-Student-t(4, s_y)
-    alpha         half-Cauchy(1)              freedom   gamma(2, 0.1)
+    alpha         half-Cauchy(1)
+    freedom       gamma(2, 0.1)
+
+Bambi takes spreads and means from the rows; here no site has them all, so they are the codebook's. With a log link
+the intercept's mean is the logarithm of the outcome's centre (over the exposure's), where the codebook has one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -37,6 +42,7 @@ _TAKES = {
     "exponential": ("rate",),
 }
 _REAL = ("normal", "student_t")
+_WIDTH = 2.5
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -63,24 +69,24 @@ class Prior(Record):
         takes = _TAKES[self.distribution]
         given = [name for name in ("mean", "sd", "df", "shape", "rate") if getattr(self, name) is not None]
         if set(given) != set(takes):
-            raise DataError(
-                f"a prior that is {self.distribution} takes {' and '.join(takes)}, and has {' and '.join(given) or '-'}"
-            )
+            has = " and ".join(given) or "none of them"
+            raise DataError(f"a prior that is {self.distribution} takes {' and '.join(takes)}, and has {has}")
 
     def __str__(self) -> str:
         return f"{self.distribution}({', '.join(f'{k} {getattr(self, k):g}' for k in _TAKES[self.distribution])})"
 
     def log_density(self, x: jax.Array) -> jax.Array:
         """Up to a constant; the halves are taken at positive `x` only."""
+        mean, sd, rate = self.mean or 0.0, self.sd or 1.0, self.rate or 1.0  # those that it takes are there
         if self.distribution in ("normal", "half_normal"):
-            return stats.norm.logpdf(x, self.mean or 0.0, self.sd)
+            return stats.norm.logpdf(x, mean, sd)
         if self.distribution in ("student_t", "half_student_t"):
-            return stats.t.logpdf(x, self.df, self.mean or 0.0, self.sd)
+            return stats.t.logpdf(x, self.df or 1.0, mean, sd)
         if self.distribution == "half_cauchy":
-            return stats.cauchy.logpdf(x, 0.0, self.sd)
+            return stats.cauchy.logpdf(x, 0.0, sd)
         if self.distribution == "gamma":
-            return stats.gamma.logpdf(x, self.shape, scale=1 / (self.rate or 1.0))
-        return -(self.rate or 1.0) * x
+            return stats.gamma.logpdf(x, self.shape or 1.0, scale=1 / rate)
+        return -rate * x
 
     @property
     def start(self) -> float:
@@ -98,11 +104,18 @@ def default_priors(
     """The prior of each parameter, by the name that tables show."""
     spread = _outcome_scale(family, codebook, outcome)
     found = {}
+    slopes = zip(design.labels, design.spreads, design.means, strict=True)
+    others = sum((mean / own) ** 2 for label, own, mean in slopes if label != INTERCEPT)
+    of_intercept = _shown(_WIDTH * spread * math.sqrt(1 + others))
     for label, own in zip(design.labels, design.spreads, strict=True):
-        centre = _outcome_centre(family, codebook, outcome, exposure) if label == INTERCEPT else 0.0
-        found[label] = Prior(distribution="normal", mean=centre, sd=_shown(2.5 * spread / own))
+        if label == INTERCEPT:
+            centre = _outcome_centre(family, codebook, outcome, exposure)
+            found[label] = Prior(distribution="normal", mean=centre, sd=of_intercept)
+        else:
+            found[label] = Prior(distribution="normal", mean=0.0, sd=_shown(_WIDTH * spread / own))
     for label, own in zip(site.labels, site.spreads, strict=True) if site else ():
-        found[site_sd(label)] = Prior(distribution="half_normal", sd=_shown(2.5 * spread / own))
+        width = of_intercept if label == INTERCEPT else _shown(_WIDTH * spread / own)
+        found[site_sd(label)] = Prior(distribution="half_normal", sd=width)
     own_priors = {
         "sigma": Prior(distribution="half_student_t", df=4, sd=spread),
         "alpha": Prior(distribution="half_cauchy", sd=1),
@@ -154,7 +167,7 @@ def site_sd(label: str) -> str:
 
 def _outcome_scale(family: Family, codebook: Codebook, outcome: str) -> float:
     column = codebook.column(outcome)
-    return column.scale if family.link == "identity" and isinstance(column, Number) else 1.0
+    return column.centre_and_scale[1] if family.link == "identity" and isinstance(column, Number) else 1.0
 
 
 def _outcome_centre(family: Family, codebook: Codebook, outcome: str, exposure: str | None) -> float:
@@ -162,10 +175,12 @@ def _outcome_centre(family: Family, codebook: Codebook, outcome: str, exposure: 
     column = codebook.column(outcome)
     if family.link == "logit" or not isinstance(column, Number):
         return 0.0
+    centre, _ = column.centre_and_scale
     if family.link == "identity":
-        return column.centre
-    per = codebook.column(exposure).centre if exposure else 1.0  # type: ignore[union-attr]
-    return _shown(float(np.log(column.centre / per))) if column.centre > 0 and per > 0 else 0.0
+        return centre
+    of_exposure = codebook.column(exposure) if exposure else None
+    per = of_exposure.centre_and_scale[0] if isinstance(of_exposure, Number) else 1.0
+    return _shown(math.log(centre / per)) if centre > 0 and per > 0 else 0.0
 
 
 def _shown(value: float) -> float:

@@ -22,14 +22,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
-from consilience.errors import DataError, InputError, ProblemError
+from consilience.errors import DataError, InputError, PlanError, ProblemError
+from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.studies import models, priors
+from consilience.studies import filling, models, priors
 from consilience.studies.checking import Columns, read_columns
 from consilience.studies.codebook import Codebook, Number, Outcome, read_text, read_toml
 from consilience.studies.designs import INTERCEPT, Design
 from consilience.studies.families import Family, family_named, require_counts
+from consilience.studies.files import column_names, read_table, require_packages
 from consilience.studies.formulas import Formula, parse
 from consilience.studies.priors import Prior
 from consilience.validation import Record
@@ -49,7 +52,8 @@ class Study(Record):
         exposure: of poisson and negative-binomial, the column by which rates are to be multiplied.
         priors: those that differ from the defaults, by the parameters' names.
 
-    >>> book = Codebook(columns={"y": {"kind": "number"}, "age": {"kind": "number", "centre": 60, "scale": 10}})
+    >>> y, age = {"kind": "number", "centre": 5, "scale": 1}, {"kind": "number", "centre": 60, "scale": 10}
+    >>> book = Codebook(columns={"y": y, "age": age})
     >>> study = Study(formula="y ~ age", family="gaussian", codebook=book)
     >>> study.coefficients, study.priors_table()[1]
     (('Intercept', 'age'), {'parameter': 'age', 'prior': 'normal(mean 0, sd 2.5)'})
@@ -63,15 +67,19 @@ class Study(Record):
     codebook: Codebook
     trials: str | None = None
     exposure: str | None = None
-    priors: dict[str, Prior] = {}
+    priors: dict[str, Prior] = Field(default_factory=dict)
 
     def __init__(self, **entries: Any) -> None:
         super().__init__(**entries)
+        require_packages()
         self._require_outcome()
         for column in (self.trials, self.exposure):
             if column is not None and not isinstance(self.codebook.column(column), Number):
                 raise DataError(f"{column!r} is no column of numbers in the codebook")
-        _ = self.all_priors  # which also looks at the terms
+        for column in self.used_columns:
+            self.codebook.column(column)
+        if not self.unfilled:
+            _ = self.all_priors  # which also looks at the terms
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -106,6 +114,30 @@ class Study(Record):
         terms = self.parsed.site_terms
         return None if terms is None else Design(terms, self.parsed.names, self.codebook)
 
+    @cached_property
+    def used_columns(self) -> tuple[str, ...]:
+        """The columns that the study reads; others in a file are not looked at."""
+        extra = [column for column in (self.trials, self.exposure) if column is not None]
+        return tuple(dict.fromkeys([self.parsed.outcome, *self.parsed.names, *extra]))
+
+    @cached_property
+    def used_codebook(self) -> Codebook:
+        """The codebook of the columns that the study reads."""
+        columns = {name: self.codebook.column(name) for name in self.used_columns}
+        return Codebook(missing=self.codebook.missing, columns=columns)
+
+    @property
+    def unfilled(self) -> tuple[str, ...]:
+        """Entries of its columns that the sites have to find together first."""
+        return self.used_codebook.unfilled
+
+    def with_filled(self, found: Codebook) -> Study:
+        """The study with a codebook of its columns that has no open entries."""
+        columns = {**self.codebook.columns, **found.columns}
+        codebook = Codebook(missing=self.codebook.missing, columns=columns)
+        entries = {name: getattr(self, name) for name in type(self).model_fields}
+        return Study(**{**entries, "codebook": codebook})
+
     @property
     def coefficients(self) -> tuple[str, ...]:
         """The names of the shared coefficients."""
@@ -125,7 +157,7 @@ class Study(Record):
 
     def entries(self) -> dict[str, Any]:
         """All that decides the study, every prior included: what a plan holds, and what its digest covers."""
-        whole = self.model_copy(update={"priors": self.all_priors})
+        whole = self if self.unfilled else self.model_copy(update={"priors": self.all_priors})
         return whole.model_dump(mode="json", exclude_none=True)
 
     def problem(self, files: Sequence[str | Path]) -> Problem:
@@ -140,11 +172,45 @@ class Study(Record):
         """What one site of so many knows: its own file and nothing else."""
         return replace(models.problem_of(self, [self._rows(path)]), network_size=num_sites)
 
+    def sites_problem(self, files: Sequence[str | Path], num_sites: int) -> Problem:
+        """What some sites of so many know."""
+        return replace(models.problem_of(self, [self._rows(path) for path in files]), network_size=num_sites)
+
+    def model(self, num_sites: int = 1) -> Problem:
+        """The model with a made-up row at every site: its parameters, priors and names, before anybody has data."""
+        made_up = {name: np.zeros(1) for name in ("y", "trials", "offset")}
+        wanted = ["y", *(["trials"] if self.trials else []), *(["offset"] if self.exposure else [])]
+        row = {"x": np.zeros((1, len(self.coefficients))), **{name: made_up[name] for name in wanted}}
+        if self.site_design is not None:
+            row["z"] = np.zeros((1, len(self.site_design.labels)))
+        return models.problem_of(self, [row] * num_sites)
+
+    def new_rows(self, path: str | Path) -> dict[str, np.ndarray]:
+        """The arrays of rows to predict, in the file's order; without `y` where the outcome is not known.
+
+        A value that is missing in another column is refused: there is nothing to predict from.
+        """
+        outcome = self.parsed.outcome
+        names = [name for name in self.used_columns if name != outcome]
+        codebook = Codebook(missing="refuse", columns=self.codebook.columns)
+        if names:
+            found = read_columns(path, codebook, names)
+        else:
+            found = Columns({}, len(read_table(path)), 0)
+        try:
+            rows = self._predictors(found)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        known = outcome in column_names(path) and not read_table(path, [outcome])[outcome].isna().any()
+        return {**rows, "y": read_columns(path, codebook, [outcome]).values[outcome].astype(float)} if known else rows
+
     def _rows(self, path: str | Path) -> dict[str, np.ndarray]:
         """The arrays of one site's rows."""
-        extra = [column for column in (self.trials, self.exposure) if column is not None]
-        names = list(dict.fromkeys([self.parsed.outcome, *self.parsed.names, *extra]))
-        found = read_columns(path, self.codebook, names)
+        if self.unfilled:
+            raise DataError(
+                f"the codebook's {', '.join(self.unfilled)} are still to come from the sites: fill them first"
+            )
+        found = read_columns(path, self.codebook, self.used_columns)
         if found.num_dropped:
             log.warning("%s: %d rows with missing values are left out", path, found.num_dropped)
         try:
@@ -153,17 +219,23 @@ class Study(Record):
             raise DataError(f"{path}: {error}") from None
 
     def _arrays(self, found: Columns) -> dict[str, np.ndarray]:
-        values, outcome = found.values, self.parsed.outcome
-        rows = {"x": self.design.matrix(values, found.num_rows), "y": values[outcome].astype(np.float64)}
-        if self.site_design is not None:
-            rows["z"] = self.site_design.matrix(values, found.num_rows)
+        outcome = self.parsed.outcome
+        rows = {**self._predictors(found), "y": found.values[outcome].astype(np.float64)}
         if self.family_of.outcome == "count":
             require_counts(outcome, rows["y"])
+        if self.trials is not None and (more := int((rows["y"] > rows["trials"]).sum())):
+            raise DataError(f"{outcome} is above {self.trials} in {more:,} rows: are they exchanged?")
+        return rows
+
+    def _predictors(self, found: Columns) -> dict[str, np.ndarray]:
+        """All but the outcome."""
+        values = found.values
+        rows = {"x": self.design.matrix(values, found.num_rows)}
+        if self.site_design is not None:
+            rows["z"] = self.site_design.matrix(values, found.num_rows)
         if self.trials is not None:
             rows["trials"] = values[self.trials]
             require_counts(self.trials, rows["trials"])
-            if more := int((rows["y"] > rows["trials"]).sum()):
-                raise DataError(f"{outcome} is above {self.trials} in {more:,} rows: are they exchanged?")
         if self.exposure is not None:
             if wrong := int((values[self.exposure] <= 0).sum()):
                 raise DataError(f"{self.exposure} is 0 or less in {wrong:,} rows: an exposure is positive")
@@ -181,6 +253,11 @@ class Study(Record):
             )
         if family.outcome != "binary" and not isinstance(column, Number):
             raise DataError(f"{self.family} needs an outcome of numbers, and {outcome!r} is a {column.kind}")
+        if family.link == "identity" and not {"centre", "scale"} <= column.model_fields_set:
+            raise DataError(
+                f"the priors need to know how large {outcome!r} is: give its centre and scale in the codebook, as "
+                'numbers or "from sites"'
+            )
         if (self.family == "binomial") != (self.trials is not None):
             raise DataError('binomial, and no other family, needs the column of trials: trials = "COLUMN"')
         if self.exposure is not None and family.link != "log":
@@ -204,3 +281,20 @@ def is_study(path: str | Path) -> bool:
         return "formula" in read_toml(read_text(path, "study"))
     except DataError:
         return False
+
+
+def of_run(source: Plan | str | Path) -> Study | None:
+    """The study of a plan, or of a run's directory; `None` if it is of another kind."""
+    plan = source if isinstance(source, Plan) else Plan.load(Path(source) / "plan.toml")
+    if plan.study is None:
+        return None
+    try:
+        return Study(**plan.study)
+    except InputError as error:
+        raise PlanError(f"the plan's study cannot be used: {error}") from None
+
+
+def fill_from_files(study: Study, files: Sequence[str | Path]) -> tuple[Study, tuple[str, ...]]:
+    """The study with open entries of its codebook filled in from files that are all here, and what was found."""
+    found = filling.fill_here(study.used_codebook, files)
+    return (study.with_filled(found.codebook), found.found) if found.found else (study, ())
