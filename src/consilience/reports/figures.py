@@ -10,7 +10,8 @@ import numpy as np
 
 from consilience.diagnostics import fitted_rate
 from consilience.runs import RunDirectory
-from consilience.runs.summary import evenly, flat_draws
+from consilience.runs.posterior import evenly
+from consilience.runs.summary import flat_draws
 
 if TYPE_CHECKING:
     import xarray

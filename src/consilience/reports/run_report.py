@@ -8,6 +8,7 @@ from typing import Any
 
 from consilience.reports import figures, tables
 from consilience.reports.page import Section, render_page
+from consilience.reports.posterior_table import posterior_table, ratio_words
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
@@ -69,14 +70,18 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What runs show whose agents each walk a chain of their own: marginals, agreement, mixing."""
     sections, summary = [], run.summary
     if with_marginals:
+        rows = summary.get("posterior")
+        known = isinstance(rows, list)  # not of older versions
         sections.append(
             Section(
                 "Marginal posteriors",
-                "One line an agent, draws weighted by their step size.",
+                "One line an agent, draws weighted by their step size." + (_network_words(summary) if known else ""),
                 {"marginals": figures.marginals(run)},
-                tables.agents(summary),
+                posterior_table(rows) if known else tables.agents(summary),
             )
         )
+        if known and run.plan.num_agents > 1:
+            sections.append(Section("Agent by agent", "The first parameters.", table=tables.agents(summary)))
     if run.plan.num_agents > 1:
         sections.append(
             Section(
@@ -91,6 +96,19 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         text += f" R-hat across agents, which measures agreement and not convergence, is at most {shown(worst)}."
     sections.append(Section("Traces", text, {"traces": figures.traces(run)}))
     return sections
+
+
+def _network_words(summary: Mapping[str, Any]) -> str:
+    """What the rows of the table are, where every agent has draws of its own."""
+    rows, every = summary["posterior"], summary.get("num_parameters", 0)
+    there = len({row["parameter"] for row in rows if "derived" not in row})
+    chosen = f" {there} of {every:,} parameters, evenly chosen." if there < every else ""
+    if not any(row.get("between_agents") is not None for row in rows):
+        return f"{chosen} {ratio_words(rows)}".rstrip()
+    return (
+        f"{chosen} In the table, the draws of all agents together; R-hat and ESS are those of the worst agent, and "
+        f"“between agents” is the standard deviation of their means. {ratio_words(rows)}"
+    ).rstrip()
 
 
 def _graph(run: RunDirectory) -> list[Section]:

@@ -9,7 +9,7 @@ What it holds:
       draws.zarr/       group `posterior`: every variable with dimensions (chain, agent, draw, …)
       metrics.zarr/     what was measured over time, with dimensions (chain, time)
       checkpoints/      states to resume from
-      summary.json      the results in numbers (docs/reference/summary.md)
+      summary.json      the results in numbers (docs/reference/summary.md); summary.csv: the table of parameters
       figures/*.png, report.html
 """
 
@@ -70,7 +70,13 @@ class RunDirectory:
     @classmethod
     @contextlib.contextmanager
     def created(
-        cls, path: Path, plan: Plan, parameters: Parameters, storage: Storage, about: Mapping[str, Any]
+        cls,
+        path: Path,
+        plan: Plan,
+        parameters: Parameters,
+        storage: Storage,
+        about: Mapping[str, Any],
+        notes: Mapping[str, Any] | None = None,
     ) -> Iterator[None]:
         """Lay out a new run, where nothing may be yet, and hold it for writing from the moment that it is there.
 
@@ -80,6 +86,7 @@ class RunDirectory:
             parameters: the layout of the model's parameters.
             storage: whose draws are stored, and what is measured.
             about: entries of its status: `engine`, `problem_name`, `data_digest`, and what else the engine wants.
+            notes: what else the draws say of themselves: names that people know (`names.py`).
         """
         require_free(path)
         with contextlib.ExitStack() as held:
@@ -88,7 +95,7 @@ class RunDirectory:
                 draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
                 draft.mkdir(parents=True)
                 held.enter_context(_locked(draft, path))
-                _create_draws(draft / "draws.zarr", plan, parameters, storage)
+                _create_draws(draft / "draws.zarr", plan, parameters, storage, notes or {})
                 create_metrics(draft / "metrics.zarr", plan, storage.metrics, storage.metric_times)
                 status = {"format": FORMAT, "status": "running", "step": 0, "plan_digest": plan.digest(), **about}
                 write_json(draft / "provenance.json", {**provenance(about["engine"]), "began": status})
@@ -302,7 +309,7 @@ def require_free(path: Path) -> None:
         raise RunError(f"{path} is not empty: choose a new directory for the run")
 
 
-def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Storage) -> None:
+def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Storage, notes: Mapping[str, Any]) -> None:
     lead = {"chain": plan.num_chains, "agent": len(storage.agents), "draw": plan.num_stored}
 
     def variable(name: str, shape: tuple[int, ...]) -> Variable:
@@ -328,6 +335,7 @@ def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Stora
         "coordinates": "step weight participation" if storage.presence else "step weight",
         "inference_library": "consilience",
         "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
+        **notes,
     }
     if parameters.private:
         note["private"] = [name for name in parameters.names if name in parameters.private]

@@ -1,0 +1,40 @@
+"""What nodes found each for itself, put together into the run of the whole network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from consilience.runs.directory import RunDirectory
+from consilience.runs.posterior import DERIVED
+
+log = logging.getLogger("consilience")
+
+
+def copy_answers(whole: RunDirectory, nodes: Sequence[RunDirectory]) -> None:
+    """Put derived quantities of all nodes beside each other, where every node has them."""
+    if all((node.path / f"{DERIVED}.zarr").exists() for node in nodes):
+        _copy_derived(whole, nodes)
+
+
+def _copy_derived(whole: RunDirectory, nodes: Sequence[RunDirectory]) -> None:
+    """What depends on an agent's own draws side by side along `agent`, anything else once; draws that are merged."""
+    import xarray
+
+    kept = whole.draws["draw"].to_numpy()
+    parts = [node.read_beside(DERIVED).sel(draw=kept).load() for node in nodes]
+    own = [name for name, one in parts[0].data_vars.items() if "agent" in one.dims]
+    if any(part[name].shape != parts[0][name].shape for part in parts for name in own):
+        log.warning("the report goes without derived quantities: agents have different numbers of them")
+        return
+    variables: dict[Any, Any] = {
+        name: (one.dims, xarray.concat([part[name] for part in parts], "agent").transpose(*one.dims).to_numpy())
+        if name in own
+        else (one.dims, one.to_numpy())
+        for name, one in parts[0].data_vars.items()
+    }
+    coordinates: dict[Any, Any] = {"draw": ("draw", kept)}
+    if own:
+        coordinates["agent"] = ("agent", [int(part["agent"].item()) for part in parts])
+    whole.store_beside(DERIVED, variables, coordinates, parts[0].attrs)
