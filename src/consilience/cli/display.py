@@ -337,5 +337,5 @@ def _rich(shown: tables.Table) -> Table:
         on_left = words or place == 0
         table.add_column(title, justify="left" if on_left else "right", no_wrap=not on_left)
     for row in shown.body:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # `sex[male]` is no markup
     return table

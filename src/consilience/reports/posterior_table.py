@@ -63,18 +63,18 @@ def ratio_cell(row: Mapping[str, Any]) -> str:
     """A ratio and its interval.
 
     >>> ratio_cell({"ratio": 1.4222, "ratio_low": 1.1, "ratio_high": 21.83})
-    '1.42 (1.10–21.8)'
+    '1.42 (1.10–21.83)'
     """
-    return f"{_three(row['ratio'])} ({_three(row['ratio_low'])}–{_three(row['ratio_high'])})"
+    return f"{_short(row['ratio'])} ({_short(row['ratio_low'])}–{_short(row['ratio_high'])})"
 
 
-def _three(value: float | None) -> str:
-    """A positive number in three digits."""
+def _short(value: float | None) -> str:
+    """A positive number: two decimals where that says enough."""
     if value is None:
         return "∞"
-    if 0.01 <= value < 9999:
-        return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f}"
-    return f"{value:.2g}"
+    if value >= 1e5 or value < 0.001:
+        return f"{value:.2g}"
+    return f"{value:,.{3 if value < 0.1 else 2 if value < 100 else 0}f}"
 
 
 def _to_the_point(row: Mapping[str, Any]) -> dict[str, str]:

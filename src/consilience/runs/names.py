@@ -2,7 +2,8 @@
 
 A problem's `labels` and `ratios` are kept with the draws, so that everything that reads a run's directory alone has
 them. Of a vector `coefficients` with the labels `("Intercept", "age")` the second entry is `age`; a vector that is
-labelled too, but is not the first, keeps its own name, `site_sd[age]`; what is an agent's own is `site 2: age`.
+labelled too, but is not the first, keeps its own name, `site_sd[age]`. What is an agent's own is `site 2: age`; if
+the problem derives something of its agents' own with labels, that is meant by it, and parameters keep their names.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import jax
 
 from consilience.errors import ProblemError
 from consilience.kernel.parameters import Parameters
@@ -28,6 +31,7 @@ class Names:
         private: those of them that are an agent's own.
         labels: names along the last axis.
         ratios: what the exponential of an array's entries is called.
+        derived: names of derived quantities that are an agent's own.
 
     >>> names = Names(("coefficients", "site_effect"), ("site_effect",), {"coefficients": ("Intercept", "age")})
     >>> names.entry("coefficients", (1,)), names.entry("site_effect", (), 2), names.entry("sigma", (0, 3))
@@ -38,16 +42,18 @@ class Names:
     private: tuple[str, ...] = ()
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ratios: Mapping[str, str] = field(default_factory=dict)
+    derived: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, draws: xarray.Dataset) -> Names:
-        """Those of a run's draws."""
+    def of(cls, draws: xarray.Dataset, derived: xarray.Dataset | None = None) -> Names:
+        """Those of a run's draws, and of what is derived from them."""
         notes = draws.attrs
         return cls(
             tuple(notes["parameters"]),
             tuple(notes.get("private", ())),
             dict(notes.get("labels", {})),
             dict(notes.get("ratios", {})),
+            () if derived is None else tuple(derived.attrs["private"]),
         )
 
     def entry(self, name: str, place: tuple[int, ...], agent: int | None = None) -> str:
@@ -66,8 +72,10 @@ class Names:
 
     def _goes_without(self, name: str) -> bool:
         """Whether labels say enough without the array's name: of the first shared, and of the first private one."""
-        alike = [one for one in self.labels if (one in self.private) == (name in self.private)]
-        return alike[:1] == [name]
+        shared = [one for one in self.labels if one in self.parameters and one not in self.private]
+        own = [one for one in self.labels if one in self.derived]
+        own += [one for one in self.labels if one in self.private]
+        return name in (*shared[:1], *own[:1])
 
 
 def entry_name(name: str, place: tuple[int, ...]) -> str:
@@ -82,6 +90,9 @@ def entry_name(name: str, place: tuple[int, ...]) -> str:
 def notes_of(problem: Problem, parameters: Parameters) -> dict[str, Any]:
     """What a run keeps with its draws of the names that people know, checked."""
     shapes = dict(zip(parameters.names, parameters.shapes, strict=True))
+    if problem.derived is not None and problem.labels:
+        example = jax.eval_shape(problem.inits[0], jax.random.key(0))
+        shapes |= {name: one.shape for name, one in jax.eval_shape(problem.derived, example).items()}
     for name, labels in problem.labels.items():
         if isinstance(labels, str):
             raise ProblemError(f"the labels of {name!r} are the text {labels!r}: give a tuple of names")

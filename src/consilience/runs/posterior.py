@@ -101,15 +101,14 @@ def _numbers(run: RunDirectory) -> list[int]:
 
 def _entries(run: RunDirectory, transform: Transform) -> Iterator[Entry]:
     draws = run.latest_draws
-    names, agents, alike = Names.of(draws), _numbers(run), not run.plan.sampler.tunes_itself
     derived = derived_of(run, draws)
+    names, agents, alike = Names.of(draws, derived), _numbers(run), not run.plan.sampler.tunes_itself
     functions = Functions(transform)
     chosen = _chosen(draws, len(agents) if alike else 1)
     for entry in _of_dataset(draws, names, agents, alike, False, chosen):
         yield functions.applied(entry)
     if derived is not None:
-        known = Names((), tuple(derived.attrs["private"]), names.labels, names.ratios)
-        for entry in _of_dataset(derived, known, agents, alike, True, None):
+        for entry in _of_dataset(derived, names, agents, alike, True, None):
             yield functions.applied(entry)
     functions.require_used()
 
@@ -138,7 +137,7 @@ def _of_dataset(
             continue
         values: Any = variable.to_numpy() if variable.nbytes <= _READ_AT_ONCE else variable
         whose: Iterable[int | None] = [None]
-        if "agent" in variable.dims and (not alike or name in names.private):
+        if "agent" in variable.dims and (not alike or name in (*names.private, *names.derived)):
             whose = agents
         for number, agent in enumerate(whose):
             for place in wanted:

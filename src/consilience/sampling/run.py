@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from consilience import experiments, reports
 from consilience.errors import RunError
+from consilience.problems import Problem
 from consilience.runs.directory import RunDirectory
 from consilience.runs.posterior import posterior_rows
 from consilience.runs.row_files import columns_of, name_of
 from consilience.runs.transforms import Transform
+from consilience.sampling.predictions import predictions
 
 if TYPE_CHECKING:
     import pandas
@@ -49,6 +51,30 @@ class Run(RunDirectory):
             if isinstance(known, list):  # older runs of gmm have something else there, others by gossip nothing
                 return known
         return posterior_rows(self, transform, by_agent=by_agent)
+
+    def predict(
+        self,
+        rows: Any,
+        *,
+        agent: int | str | None = None,
+        problem: Problem | None = None,
+        interval: float = 0.95,
+    ) -> pandas.DataFrame:
+        """What the posterior says about the outcomes of new rows, from at most 2,000 draws, evenly chosen.
+
+        A number or a count has `mean`, with `low` and `high` the interval of the expected outcome over draws, and
+        `outcome_low` and `outcome_high`, within which the outcome itself is expected. One that is 0 or 1 has the first
+        three: its mean is the probability of 1. A class has the `class` that is most probable, its `probability`
+        with the `deviation` over draws, `entropy` and its `epistemic` part in nats, and all probabilities.
+
+        Args:
+            rows: arrays as in a shard, which may lack the outcome; or the name of a file.
+            agent: whose own parameters to take, where there are private ones: a site's number, or `"new"` for a site that
+                nobody has seen, whose own are drawn given the others. On a node it is that node's, if not given.
+            problem: the problem of the run; not needed for a study, or if the plan names it.
+            interval: how much of the probability the intervals hold.
+        """
+        return predictions(self, rows, agent=agent, problem=problem, interval=interval)
 
     def report(self) -> Path:
         """Draw the figures and write `report.html`, from this directory alone."""
