@@ -1,4 +1,4 @@
-"""Predictions from a run: which draws, of which site, by which model, for which rows; and the table that comes out."""
+"""Predictions from a run: by which model, from which draws, of which site; and the table that comes out."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def predictions(
         )
     if isinstance(rows, str | Path):
         rows = read_rows(run, Path(rows), problem)
-    _say_whether_converged(run)
     with jax.enable_x64(is_double(run.draws)):
         pieces = _pieces(run, problem, problem.outcomes, agent)
         example = jax.tree.map(lambda leaf: leaf[0], next(iter(pieces)).parameters)
         require_rows(rows, problem.shards[0], problem.outcomes, example)
+        _say_whether_converged(run)
         found = predict(problem.outcomes, pieces, rows, interval=interval, seed=run.plan.seed)
     return _table(found)
 
 
-def problem_of(run: RunDirectory, agents: list[int] | None = None) -> Problem:
+def problem_of(run: RunDirectory) -> Problem:
     """The problem of a run, from its plan: a study's model, for which no data is needed, or what the plan names."""
     study = study_of(run)
     if study is not None:
@@ -61,8 +61,8 @@ def problem_of(run: RunDirectory, agents: list[int] | None = None) -> Problem:
             f"the plan of {run.path} names no problem: give the one that the run sampled, run.predict(rows, "
             "problem=problem), or on the command line --problem module:attribute"
         )
-    own = run.status.get("agent") if agents is None else None
-    return experiments.load_problem(run.plan, agents if own is None else [own])
+    own = run.agent_numbers
+    return experiments.load_problem(run.plan, own if len(own) < run.plan.num_agents else None)
 
 
 def study_of(run: RunDirectory) -> Any:
@@ -88,8 +88,8 @@ def read_rows(run: RunDirectory, path: Path, problem: Problem) -> Any:
     example = problem.shards[0]
     if path.suffix not in (".csv", ".parquet") or not isinstance(example, dict):
         raise InputError(
-            f"{path} is no file that this run's model takes rows from: give arrays in a .npz file, by the names of the "
-            "data's arrays, or a .csv file if the data is columns by name"
+            f"{path} is no file that this run's model takes rows from: give arrays in a .npz file, by the names of "
+            "the data's arrays, or a .csv file if the data is columns by name"
         )
     import pandas
 
@@ -130,8 +130,8 @@ def _whose(run: RunDirectory, outcomes: Outcomes, agent: int | str | None) -> li
     if isinstance(agent, int):
         if agent not in there:
             raise InputError(
-                f"this run holds what belongs to site {', '.join(map(str, there))}, not to site {agent}: predict there, "
-                "or for a new site"
+                f"this run holds what belongs to site {', '.join(map(str, there))}, not to site {agent}: predict "
+                "there, or for a new site"
             )
         return [agent]
     if agent is None and private and len(there) > 1:

@@ -63,14 +63,15 @@ class Run(RunDirectory):
         """What the posterior says about the outcomes of new rows, from at most 2,000 draws, evenly chosen.
 
         A number or a count has `mean`, with `low` and `high` the interval of the expected outcome over draws, and
-        `outcome_low` and `outcome_high`, within which the outcome itself is expected. One that is 0 or 1 has the first
-        three: its mean is the probability of 1. A class has the `class` that is most probable, its `probability`
-        with the `deviation` over draws, `entropy` and its `epistemic` part in nats, and all probabilities.
+        `outcome_low` and `outcome_high`, within which the outcome itself is expected. One that is 0 or 1 has the
+        first three: its mean is the probability of 1. A class has the `class` that is most probable, its
+        `probability` with the `deviation` over draws, `entropy` and its `epistemic` part in nats, and all
+        probabilities.
 
         Args:
             rows: arrays as in a shard, which may lack the outcome; or the name of a file.
-            agent: whose own parameters to take, where there are private ones: a site's number, or `"new"` for a site that
-                nobody has seen, whose own are drawn given the others. On a node it is that node's, if not given.
+            agent: whose own parameters to take, where there are private ones: a site's number, or `"new"` for a site
+                that nobody has seen, whose own are drawn given the others. On a node it is that node's, if not given.
             problem: the problem of the run; not needed for a study, or if the plan names it.
             interval: how much of the probability the intervals hold.
         """
