@@ -1,4 +1,4 @@
-"""The commands that ask a finished run: `predict`."""
+"""The commands that ask finished runs: `predict` and `compare`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ Interval = Annotated[float, typer.Option("--interval", help="How much of the pro
 ProblemName = Annotated[
     str | None, typer.Option("--problem", help="module:attribute with the run's problem, if its plan names none.")
 ]
+Compared = Annotated[
+    list[Path], typer.Argument(help="Directories of runs of the same rows, or files that sites wrote with --out.")
+]
+SumsOut = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Write the sums to this file; several sites' add up to the network's."),
+]
+ModelNames = Annotated[
+    list[str] | None, typer.Option("--name", help="What a model is called, in the order of the runs; repeatable.")
+]
+BySite = Annotated[bool, typer.Option("--by-site", help="A table for each site too.")]
 Allow = Annotated[
     list[str] | None,
     typer.Option("--allow", help="A module that a node's plan may name as its problem, which runs it; repeatable."),
@@ -62,6 +73,44 @@ def predict(
         with disk_errors(out.parent):
             write_text(out, table.to_csv())
         typer.echo(f"{len(table):,} predictions: {out}", err=as_json)
+
+
+def compare(
+    paths: Compared,
+    out: SumsOut = None,
+    name: ModelNames = None,
+    by_site: BySite = False,
+    allow: Allow = None,
+    as_json: Json = False,
+) -> None:
+    """Compare models of the same rows by how well they predict rows left out (PSIS-LOO), from sums over sites."""
+    from consilience.cli import answers_display, display
+    from consilience.errors import InputError
+    from consilience.runs.files import disk_errors, write_json
+    from consilience.sampling.comparing import comparison_of, read_comparisons
+    from consilience.sampling.run import Run
+
+    files = [path for path in paths if path.suffix == ".json" and path.is_file()]
+    if files and len(files) < len(paths):
+        raise InputError("give directories of runs, or files that sites wrote with --out, not both")
+    with display.Display(quiet=as_json):
+        if files:
+            found = read_comparisons(files)
+        else:
+            runs = [Run(path) for path in paths]
+            for run in runs:
+                problem_for(run, None, allow or ())
+            found = comparison_of(runs, name or ())
+    if out is not None:
+        with disk_errors(out.parent):
+            write_json(out, found.to_dict())
+    if as_json:
+        table = found.table_by_site() if by_site else found.table()
+        typer.echo(table.reset_index().to_json(orient="records", indent=2))
+    else:
+        answers_display.print_comparison(found, by_site)
+        if out is not None:
+            typer.echo(f"\nSums of {len(found.sites)} site{'s' if len(found.sites) > 1 else ''}: {out}")
 
 
 def problem_for(run: Run, name: str | None, allow: Any) -> Problem | None:

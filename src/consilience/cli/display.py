@@ -330,6 +330,11 @@ def wide_console() -> Console:
     return console
 
 
+def print_table(shown: tables.Table) -> None:
+    """Print a table."""
+    wide_console().print(_rich(shown))
+
+
 def _rich(shown: tables.Table) -> Table:
     """A table for the terminal; numbers stand on the right."""
     table = Table(box=None, padding=(0, 1), header_style="bold")

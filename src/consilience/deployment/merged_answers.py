@@ -6,14 +6,27 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from consilience.runs.answers import CHECKS, LOO, checks_of, has_scores
 from consilience.runs.directory import RunDirectory
+from consilience.runs.files import read_json, write_json
 from consilience.runs.posterior import DERIVED
 
 log = logging.getLogger("consilience")
 
 
 def copy_answers(whole: RunDirectory, nodes: Sequence[RunDirectory]) -> None:
-    """Put derived quantities of all nodes beside each other, where every node has them."""
+    """Put derived quantities, checks and scores of all nodes beside each other, where every node has them.
+
+    Of checks the whole run gets what each node's own directory has, counts in bins; of scores the sums over a site's
+    rows, and no row's own.
+    """
+    checks = [site for node in nodes for site in checks_of(node)]
+    if checks:
+        write_json(whole.path / CHECKS, {"format": 1, "sites": checks})
+    if all(has_scores(node) for node in nodes):
+        scores = [read_json(node.path / f"{LOO}.json") for node in nodes]
+        sites = [site for one in scores for site in one["sites"]]
+        write_json(whole.path / f"{LOO}.json", {**scores[0], "sites": sites})
     if all((node.path / f"{DERIVED}.zarr").exists() for node in nodes):
         _copy_derived(whole, nodes)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import ConditionError, ProblemError
-from consilience.experiments.answers import store_derived, without_failing
+from consilience.experiments.answers import store_derived, store_scores, without_failing
 from consilience.experiments.catalogue import find
 from consilience.planning.assessment_values import TOLERANCE, described
 from consilience.planning.assessments import Sampled, assess_run
@@ -50,6 +50,8 @@ def finish_run(
             without_failing("what its problem derives", store_derived, run, problem)
         summary = summarise(run)
         experiment = find(run.plan.problem)
+        if problem is not None and experiment is None:
+            without_failing("checks and scores of its rows", store_scores, run, problem)
         analysed = experiment is not None and problem is not None and (whole or not experiment.needs_all_data)
         if experiment is not None and problem is not None and analysed:
             experiment.analyse(run, problem, summary, show)

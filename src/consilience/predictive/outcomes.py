@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import DivergedError
+from consilience.predictive.blocks import blocks
 from consilience.predictive.classes import ClassPredictions, Predictor
 from consilience.predictive.draws import over_draws
 from consilience.problems import Outcomes, cast_floats
@@ -127,8 +128,21 @@ def _numbers(
     outcomes: Outcomes, kinds: Mapping[str, str], pieces: Pieces, rows: Any, interval: float, seed: int
 ) -> dict[str, Predicted | ClassPredictions]:
     """Block by block of rows, all draws of one block at a time."""
-    count = len(jax.tree.leaves(rows)[0])
     drawn = [name for name, kind in kinds.items() if kind != "binary"]
+    program = both_of(outcomes, list(kinds), drawn, seed)
+    size = _rows_at_once(outcomes, kinds, pieces, rows)
+    parts: dict[str, list[Predicted]] = {name: [] for name in kinds}
+    for block in blocks(rows, size):
+        done = [jax.tree.map(np.asarray, program(piece, block.rows, block.number)) for piece in pieces]
+        for name in kinds:
+            expected = np.concatenate([one[0][name] for one in done])[:, : block.count]
+            made = np.concatenate([one[1][name] for one in done])[:, : block.count] if name in drawn else None
+            parts[name].append(_described(name, expected, made, interval, block.start))
+    return {name: _together(some) for name, some in parts.items()}
+
+
+def both_of(outcomes: Outcomes, kinds: Sequence[str], drawn: Sequence[str], seed: int) -> Callable[..., Any]:
+    """A program of draws, rows and their block's number: what is expected, and what is drawn of some outcomes."""
     key = jax.random.fold_in(jax.random.key(seed), _OUTCOME)
 
     def both(one: Numbered, some: Any, block: Any) -> tuple[Any, Any]:
@@ -137,19 +151,7 @@ def _numbers(
         made = outcomes.simulate(own, one.parameters, some) if drawn else {}
         return {name: expected[name] for name in kinds}, {name: made[name] for name in drawn}
 
-    program = over_draws(both)
-    size = _rows_at_once(outcomes, kinds, pieces, rows)
-    parts: dict[str, list[Predicted]] = {name: [] for name in kinds}
-    for block, start in enumerate(range(0, count, size)):
-        places = np.arange(start, start + size) % count  # a last block is filled up, so that one program does
-        some = jax.tree.map(lambda leaf, places=places: leaf[places], rows)
-        done = [jax.tree.map(np.asarray, program(piece, some, block)) for piece in pieces]
-        there = min(size, count - start)
-        for name in kinds:
-            expected = np.concatenate([one[0][name] for one in done])[:, :there]
-            made = np.concatenate([one[1][name] for one in done])[:, :there] if name in drawn else None
-            parts[name].append(_described(name, expected, made, interval, start))
-    return {name: _together(some) for name, some in parts.items()}
+    return over_draws(both)
 
 
 def _rows_at_once(outcomes: Outcomes, kinds: Mapping[str, str], pieces: Pieces, rows: Any) -> int:

@@ -137,7 +137,7 @@ def traces(run: RunDirectory) -> Figure:
     """Up to three parameters over time: every agent thin, the network average strong."""
     numbers = run.draws["agent"].to_numpy()
     agents = evenly(len(numbers), 8)
-    draws, names = flat_draws(run, agents, 3)
+    draws, names = flat_draws(run, agents, 3, for_people=True)
     chosen = evenly(draws.shape[2], 1500)
     steps = run.draws["step"].to_numpy()[chosen]
     with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
@@ -157,7 +157,7 @@ def traces(run: RunDirectory) -> Figure:
 def marginals(run: RunDirectory) -> Figure:
     """The marginal density of up to eight parameters, one line an agent."""
     agents = evenly(run.draws.sizes["agent"], 8)
-    draws, names = flat_draws(run, agents, 8)
+    draws, names = flat_draws(run, agents, 8, for_people=True)
     weights = run.draw_weights
     figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from consilience.reports import figures, tables
+from consilience.reports.answer_sections import check_sections, effect_sections, score_sections
 from consilience.reports.page import Section, render_page
 from consilience.reports.posterior_table import posterior_table, ratio_words
 from consilience.reports.tables import shown
@@ -63,7 +64,10 @@ def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What any run can show: the posterior, agreement or chains, the graph."""
     own = unison_sections if run.plan.sampler.tunes_itself else gossip_sections
-    return [*own(run, with_marginals), *_graph(run)]
+    rows = run.summary.get("posterior")
+    effects = effect_sections(rows) if with_marginals and isinstance(rows, list) else []
+    first, *rest = own(run, with_marginals)
+    return [first, *effects, *check_sections(run), *score_sections(run), *rest, *_graph(run)]
 
 
 def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:

@@ -124,9 +124,16 @@ def chain_traces(run: RunDirectory) -> Figure:
                 label = f"chain {chain}"
                 axis.plot(chosen, line, color=COLOURS[chain % len(COLOURS)], linewidth=0.6, alpha=0.7, label=label)
             bottom = axis.get_xaxis_transform()
-            axis.plot(
-                diverged, np.zeros(len(diverged)), "|", color="black", markersize=9, transform=bottom, clip_on=False
-            )
+            if len(diverged):
+                axis.plot(
+                    diverged,
+                    np.zeros(len(diverged)),
+                    "|",
+                    color="black",
+                    markersize=9,
+                    transform=bottom,
+                    clip_on=False,
+                )
             axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("draw")
@@ -142,7 +149,7 @@ def _diverging(run: RunDirectory) -> np.ndarray:
 
 def _draws(run: RunDirectory, most: int) -> tuple[np.ndarray, list[str]]:
     """Draws of the first agent that is here, `(chains, draws, size)`; shared ones are everybody's."""
-    draws, names = flat_draws(run, np.array([0]))
+    draws, names = flat_draws(run, np.array([0]), for_people=True)
     there = [place for place in range(len(names)) if np.isfinite(draws[..., place]).all()]
     chosen = [there[place] for place in evenly(len(there), most)]
     return draws[:, 0][..., chosen], [names[place] for place in chosen]

@@ -11,7 +11,7 @@ from consilience.diagnostics.convergence import bfmi
 from consilience.graphs.spanning import num_hops
 from consilience.runs.convergence import shortcomings, verdict, warnings_of
 from consilience.runs.directory import RunDirectory, private_names
-from consilience.runs.names import entry_name
+from consilience.runs.names import Names, entry_name
 from consilience.runs.posterior import (
     HIGH,
     LOW,
@@ -155,10 +155,12 @@ def costs(rounds: int, gradients: int, later: int, rows: list[dict[str, Any]]) -
     }
 
 
-def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -> tuple[np.ndarray, list[str]]:
+def flat_draws(
+    run: RunDirectory, agents: np.ndarray, most: int | None = None, *, for_people: bool = False
+) -> tuple[np.ndarray, list[str]]:
     """Draws of the given agents as `(chains, agents, draws, size)`, and the name of each parameter.
 
-    With `most`, at most so many parameters, evenly chosen.
+    With `most`, at most so many parameters, evenly chosen; names are those that people know, if it is for them.
     """
     dataset = run.draws
     if "agent" in dataset.dims:
@@ -170,7 +172,8 @@ def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -
         (name, place) for name in dataset.attrs["parameters"] for place in np.ndindex(*dataset[name].shape[3:])
     ]
     chosen = [entries[i] for i in evenly(len(entries), most or len(entries))]
-    labels = [entry_name(name, place) for name, place in chosen]
+    named = Names.of(dataset).entry if for_people else entry_name
+    labels = [named(name, place) for name, place in chosen]
     read = {
         name: dataset[name].to_numpy() if dataset[name].nbytes <= _READ_AT_ONCE else dataset[name]
         for name in dict.fromkeys(name for name, _ in chosen)
