@@ -42,9 +42,7 @@ def made_run(path, problem, plan, draws, *, agents=None, finish=True, **about):
             without_agents=shared if unison else frozenset(),
         )  # fmt: skip
         entries = {"engine": "simulate", "problem_name": problem.name, "data_digest": "none", **about}
-        with RunDirectory.created(
-            path, plan, parameters, storage, entries, notes_of(problem, parameters)
-        ):
+        with RunDirectory.created(path, plan, parameters, storage, entries, notes_of(problem, parameters)):
             run = cs.Run(path)
             count = plan.num_stored
             steps = plan.burn_in + 1 + np.arange(count)

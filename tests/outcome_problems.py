@@ -51,6 +51,11 @@ def hospitals(sizes=(40, 25, 60), seed=0):
     )
 
 
+def three_hospitals():
+    """For plans that name their problem."""
+    return hospitals()
+
+
 def hospital_draws(num_draws=100, num_chains=2, num_agents=3, seed=1):
     """Draws of `hospitals` in unison, as if from a posterior."""
     rng = np.random.default_rng(seed)

@@ -61,7 +61,7 @@ def _words(table: Any) -> list[str]:
     bad = int(table["bad"].max())
     if bad:
         lines.append(
-            f"Note: of up to {bad:,} rows the estimate is not to be trusted (Pareto k too large): single rows change the "
-            "posterior; a model with heavier tails may fit them."
+            f"Note: of up to {bad:,} rows the estimate is not to be trusted (Pareto k too large): single rows change "
+            "the posterior; a model with heavier tails may fit them."
         )
     return lines

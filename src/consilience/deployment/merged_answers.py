@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from consilience.runs.answers import CHECKS, LOO, checks_of, has_scores
-from consilience.runs.directory import RunDirectory
+from consilience.runs.directory import DERIVED, RunDirectory
 from consilience.runs.files import read_json, write_json
-from consilience.runs.posterior import DERIVED
 
 log = logging.getLogger("consilience")
 

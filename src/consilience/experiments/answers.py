@@ -26,9 +26,9 @@ from consilience.predictive.draws import is_double, model_draws, thinned
 from consilience.predictive.outcomes import Pieces
 from consilience.problems import Problem, cast_floats
 from consilience.runs.answers import CHECKS, LOO
-from consilience.runs.directory import RunDirectory
+from consilience.runs.directory import DERIVED, RunDirectory
 from consilience.runs.files import write_json
-from consilience.runs.posterior import DERIVED, num_parameters
+from consilience.runs.posterior import num_parameters
 
 if TYPE_CHECKING:
     import xarray

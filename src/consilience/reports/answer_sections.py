@@ -51,8 +51,8 @@ def score_sections(run: RunDirectory) -> list[Section]:
     named = {f"site {agent}": one for agent, one in by_site.items()}
     rows = [
         {
-            "name": name, "rows": one.rows, "elpd": float(one.elpd[0]), "error": one.error(0),
-            "parameters": float(one.parameters[0]), "bad": int(one.bad[0]),
+            "name": name, "rows": one.rows, "elpd": f"{one.elpd[0]:,.1f}", "error": f"{one.error(0):,.1f}",
+            "parameters": f"{one.parameters[0]:,.1f}", "bad": int(one.bad[0]),
         }
         for name, one in ({**named, "all sites": whole} if len(named) > 1 else named).items()
     ]  # fmt: skip

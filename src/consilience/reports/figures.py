@@ -150,7 +150,7 @@ def traces(run: RunDirectory) -> Figure:
             axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("step")
-        figure.set_layout_engine("tight")
+        figure.set_layout_engine("tight", rect=(0.012, 0, 1, 1))
     return figure
 
 

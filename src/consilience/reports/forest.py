@@ -26,12 +26,13 @@ def forest_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     The intercept is left out, as it is no effect of anything and may lie far from the others.
     """
     known = [row for row in rows if row.get("mean") is not None and row.get("low") is not None]
-    named = [row for row in known if row.get("ratio_name")] or [row for row in known if _has_label(row)]
-    chosen = named or [row for row in known if "[" in row["parameter"] and "derived" not in row]
+    shared = [row for row in known if "agent" not in row and "derived" not in row]
+    named = [row for row in shared if row.get("ratio_name")] or [row for row in shared if _has_label(row)]
+    chosen = named or [row for row in shared if "[" in row["parameter"]]
     effects = [row for row in chosen if name_of(row).lower() != INTERCEPT]
-    own = [row for row in known if "agent" in row and _has_label(row) and row not in effects]
-    bare = [row for row in own if name_of(row).rpartition(": ")[2] in _labels(rows)]
-    return [*effects, *(bare if named else [])][:MOST_ROWS] if len(effects) > 1 else []
+    labels = {name_of(row) for row in named}
+    own = [row for row in known if "agent" in row and name_of(row).rpartition(": ")[2] in labels]
+    return [*effects, *own][:MOST_ROWS] if len(effects) > 1 else []
 
 
 def forest(rows: Sequence[Mapping[str, Any]]) -> Figure:
@@ -83,10 +84,6 @@ def _ratio_scale(axis: Any, rows: Sequence[Mapping[str, Any]], places: np.ndarra
 def _has_label(row: Mapping[str, Any]) -> bool:
     """Whether a row has another name than its place in a vector."""
     return "label" in row and row["label"].rpartition(": ")[2] != row["parameter"]
-
-
-def _labels(rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    return {name_of(row) for row in rows if "agent" not in row}
 
 
 def _shortened(name: str) -> str:

@@ -12,6 +12,8 @@ from consilience.reports import tables
 from consilience.reports.tables import Table
 from consilience.runs.row_files import name_of
 
+PAGE_WIDTH = 110
+"""How many characters a line has on the page."""
 _LESS_WANTED = ("tail ESS", "MCSE", "between agents")
 """Columns that a narrow terminal goes without, the first first."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from consilience.reports import figures, tables
 from consilience.reports.answer_sections import check_sections, effect_sections, score_sections
 from consilience.reports.page import Section, render_page
-from consilience.reports.posterior_table import posterior_table, ratio_words
+from consilience.reports.posterior_table import PAGE_WIDTH, posterior_table, ratio_words
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
@@ -81,7 +81,7 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
                 "Marginal posteriors",
                 "One line an agent, draws weighted by their step size." + (_network_words(summary) if known else ""),
                 {"marginals": figures.marginals(run)},
-                posterior_table(rows) if known else tables.agents(summary),
+                posterior_table(rows, PAGE_WIDTH) if known else tables.agents(summary),
             )
         )
         if known and run.plan.num_agents > 1:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from consilience.reports import tables
 from consilience.reports.figures import COLOURS, pretty, small_axes, styled
 from consilience.reports.page import Section
-from consilience.reports.posterior_table import posterior_table, ratio_words
+from consilience.reports.posterior_table import PAGE_WIDTH, posterior_table, ratio_words
 from consilience.reports.tables import shown
 from consilience.runs import RunDirectory
 from consilience.runs.posterior import evenly
@@ -46,7 +46,7 @@ def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         "Posterior",
         f"{_whose_draws(summary)} {ratio_words(summary['posterior'])}".strip(),
         {"marginals": chain_marginals(run)} if with_marginals else {},
-        posterior_table(summary["posterior"]),
+        posterior_table(summary["posterior"], PAGE_WIDTH),
     )
     marked = " Black ticks below: draws that diverged." if summary["divergences"] else ""
     traces = Section("Chains", f"Every draw, a colour for each chain.{marked}", {"traces": chain_traces(run)})
@@ -137,7 +137,7 @@ def chain_traces(run: RunDirectory) -> Figure:
             axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("draw")
-        figure.set_layout_engine("tight")
+        figure.set_layout_engine("tight", rect=(0.012, 0, 1, 1))  # ticks grow longer while it is laid out
     return figure
 
 

@@ -9,6 +9,8 @@ What it holds:
       draws.zarr/       group `posterior`: every variable with dimensions (chain, agent, draw, …)
       metrics.zarr/     what was measured over time, with dimensions (chain, time)
       checkpoints/      states to resume from
+      derived.zarr/     what the problem derives from its parameters, for every draw
+      checks.json, loo.json, loo.zarr/   what the model says of the rows that are here (answers.py)
       summary.json      the results in numbers (docs/reference/summary.md); summary.csv: the table of parameters
       figures/*.png, report.html
 """
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("consilience")
 _DRAFT_SECONDS = 60.0
 FORMAT = 2
+DERIVED = "derived"
+"""The store beside the draws that holds what the problem derives from them."""
 _LAST_VERSION = {1: "0.1.0"}
 """The last version that writes a format."""
 
@@ -147,6 +151,11 @@ class RunDirectory:
         return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
 
     @property
+    def derived(self) -> xarray.Dataset | None:
+        """What the problem derives from its parameters, for every draw, if it does."""
+        return self.read_beside(DERIVED) if (self.path / f"{DERIVED}.zarr").exists() else None
+
+    @property
     def latest_draws(self) -> xarray.Dataset:
         """The draws of one posterior: all, or in unison those since agents were last lost or came back."""
         draws = self.draws
@@ -206,11 +215,17 @@ class RunDirectory:
     def to_arviz(self) -> arviz.InferenceData:
         """The draws as ArviZ's InferenceData; `agent` is one more dimension of what agents have each for themselves.
 
-        Of a sampler that tunes itself, what was measured with each draw is in `sample_stats`.
+        Names that people know are coordinates, and derived quantities are there too. Of a sampler that tunes itself,
+        what was measured with each draw is in `sample_stats`.
         """
         import arviz
 
-        posterior = self.draws.load()
+        posterior, derived = self.draws.load(), self.derived
+        if derived is not None:
+            posterior = posterior.assign(derived.load().data_vars)
+        for name, labels in posterior.attrs.get("labels", {}).items():
+            if name in posterior and posterior[name].shape[-1] == len(labels):
+                posterior = posterior.assign_coords({posterior[name].dims[-1]: labels})
         posterior = posterior.transpose("chain", "draw", *(one for one in ("agent",) if one in posterior.dims), ...)
         if not self.plan.sampler.tunes_itself:
             return arviz.InferenceData(posterior=posterior)

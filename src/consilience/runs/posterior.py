@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from consilience.diagnostics.convergence import MOST_DRAWS, effective_draws, mean_error, rhat
-from consilience.runs.directory import RunDirectory
+from consilience.runs.directory import DERIVED, RunDirectory
 from consilience.runs.names import Names, entry_name
 from consilience.runs.transforms import Entry, Functions, Transform
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import xarray
 
 LOW, HIGH = 0.025, 0.975
-DERIVED = "derived"
-"""The store beside the draws that holds what the problem derives from them."""
 MOST_AGENTS = MOST_CHOSEN = 32
 """How many agents and parameters are described of those that are too many for all."""
 _MOST_ROWS = 2048
@@ -76,10 +74,8 @@ def num_parameters(draws: xarray.Dataset) -> int:
 
 def derived_of(run: RunDirectory, draws: xarray.Dataset) -> xarray.Dataset | None:
     """What the problem derives from these draws, if that was stored."""
-    if not (run.path / f"{DERIVED}.zarr").exists():
-        return None
-    found = run.read_beside(DERIVED)
-    return found.sel(draw=found["draw"].isin(draws["draw"]))
+    found = run.derived
+    return None if found is None else found.sel(draw=found["draw"].isin(draws["draw"]))
 
 
 def evenly(count: int, most: int) -> np.ndarray:

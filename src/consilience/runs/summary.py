@@ -172,8 +172,10 @@ def flat_draws(
         (name, place) for name in dataset.attrs["parameters"] for place in np.ndindex(*dataset[name].shape[3:])
     ]
     chosen = [entries[i] for i in evenly(len(entries), most or len(entries))]
-    named = Names.of(dataset).entry if for_people else entry_name
-    labels = [named(name, place) for name, place in chosen]
+    labels = [entry_name(name, place) for name, place in chosen]
+    if for_people:
+        private, known = private_names(dataset), Names.of(dataset)
+        labels = [("own " if name in private else "") + known.entry(name, place) for name, place in chosen]
     read = {
         name: dataset[name].to_numpy() if dataset[name].nbytes <= _READ_AT_ONCE else dataset[name]
         for name in dict.fromkeys(name for name, _ in chosen)

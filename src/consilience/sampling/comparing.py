@@ -63,9 +63,9 @@ class Comparison:
 def compare(*runs: Any, names: Sequence[str] = (), problems: Sequence[Problem | None] = ()) -> pandas.DataFrame:
     """Which model predicts rows best that it has not seen: a row for each run, the best first.
 
-    `elpd` is the expected log predictive density of left-out rows, summed over all sites' rows, with its standard error
-    `se`; `difference` and `se_difference` are to the best; `p_loo` the effective number of parameters; `bad` the number
-    of rows whose estimate is not to be trusted (Pareto k too large).
+    `elpd` is the expected log predictive density of left-out rows, summed over all sites' rows, with its standard
+    error `se`; `difference` and `se_difference` are to the best; `p_loo` is the effective number of parameters, `bad`
+    the number of rows whose estimate is not to be trusted (Pareto k too large).
 
     Args:
         runs: of the same rows with different models: runs or their directories; at a node, of that node.
@@ -88,8 +88,8 @@ def comparison_of(
     for run, one in zip(runs, each, strict=True):
         if set(one) != set(each[0]):
             raise RunError(
-                f"{run.path} is scored at the sites {_listed(one)}, and {runs[0].path} at {_listed(each[0])}: compare "
-                "runs of the same sites"
+                f"{run.path} is scored at the sites {_listed(one)}, and {runs[0].path} at {_listed(each[0])}: "
+                "compare runs of the same sites"
             )
     sites = {site: _together(site, [one[site] for one in each], rows) for site in sorted(each[0])}
     return Comparison(_names(runs, names), sites)
@@ -105,8 +105,8 @@ def read_comparisons(paths: Sequence[Path]) -> Comparison:
             raise InputError(f"{path} holds no comparison: give files that `consilience compare … --out` wrote")
         if names and tuple(found["models"]) != names:
             raise InputError(
-                f"{path} compares {', '.join(found['models'])}, and {paths[0]} {', '.join(names)}: give the models the "
-                "same names in the same order at every site, with --name"
+                f"{path} compares {', '.join(found['models'])}, and {paths[0]} {', '.join(names)}: give the models "
+                "the same names in the same order at every site, with --name"
             )
         names = tuple(found["models"])
         for site in found["sites"]:
@@ -140,16 +140,15 @@ def _require_scores(run: RunDirectory, problem: Problem | None) -> None:
 
 def _together(site: int, sums: Sequence[Sums], rows: Sequence[xarray.Dataset | None]) -> Sums:
     """What one site says about all models; row by row where every run has that."""
-    known = [one for one in rows if one is not None]
+    known, beside = [one for one in rows if one is not None], Sums.beside(sums)
     if len(known) < len(rows):
-        return Sums.beside(sums)
+        return beside
     digests = {one.attrs["outcomes"].get(str(site), "") for one in known} - {""}
     if len(digests) > 1:
         raise InputError(
             f"the models were fitted to different outcomes at site {site}: compare models of the same rows"
         )
     scores = [one["elpd"].to_numpy()[one["agent"].to_numpy() == site] for one in known]
-    Sums.beside(sums)  # the same numbers of rows
     return Sums.of_rows(scores, [float(one.lppd[0]) for one in sums], [int(one.bad[0]) for one in sums])
 
 
