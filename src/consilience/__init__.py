@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from consilience.planning.checks import check
     from consilience.planning.suggestions import suggest
     from consilience.plans import Plan
-    from consilience.problems import Curvature, Problem
+    from consilience.problems import Curvature, Outcomes, Problem
     from consilience.samplers import *  # noqa: F403 - the functions that make samplers
+    from consilience.sampling.comparing import compare
     from consilience.sampling.engines import Mesh, Peers, Simulate
     from consilience.sampling.run import Run
     from consilience.sampling.sample import resume, sample
@@ -31,6 +32,7 @@ _HOME = {
     "ConsilienceError": "errors",
     "FromTo": "schedules",
     "Mesh": "sampling.engines",
+    "Outcomes": "problems",
     "Peers": "sampling.engines",
     "Plan": "plans",
     "Polynomial": "schedules",
@@ -39,6 +41,7 @@ _HOME = {
     "Simulate": "sampling.engines",
     "assess": "planning.assessments",
     "check": "planning.checks",
+    "compare": "sampling.comparing",
     "from_apply": "adapters.apply_functions",
     "from_equinox": "adapters.equinox_modules",
     "from_flax": "adapters.flax_modules",
@@ -55,6 +58,7 @@ __all__ = [
     "Curvature",
     "FromTo",
     "Mesh",
+    "Outcomes",
     "Peers",
     "Plan",
     "Polynomial",
@@ -64,6 +68,7 @@ __all__ = [
     "__version__",
     "assess",
     "check",
+    "compare",
     "datasets",
     "diagnostics",
     "from_apply",

@@ -39,6 +39,19 @@ class EngineName(StrEnum):
     PEERS = "peers"
 
 
+class TableForm(StrEnum):
+    """How the table of parameters is printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+Form = Annotated[
+    TableForm, typer.Option("--format", help="Print the table of parameters: for people, or as csv or json alone.")
+]
+Every = Annotated[bool, typer.Option("--all", help="Print every parameter, not the first ones only.")]
+ByAgent = Annotated[bool, typer.Option("--by-agent", help="A row for each agent (dula, sghmc), not for the network.")]
 Engine = Annotated[
     EngineName,
     typer.Option(
@@ -151,20 +164,39 @@ def reproduce(out: ReproductionOut = Path("runs/reproduce"), steps: Steps = None
     typer.echo(f"Report: {page}")
 
 
-def report(paths: RunPaths, out: Whole = None, allow: Allow = None, as_json: Json = False) -> None:
+def report(
+    paths: RunPaths,
+    out: Whole = None,
+    allow: Allow = None,
+    form: Form = TableForm.TABLE,
+    every: Every = False,
+    by_agent: ByAgent = False,
+    as_json: Json = False,
+) -> None:
     """Redraw the report of a run from its directory; of several nodes' directories, that of the whole network."""
     from consilience.cli import display
     from consilience.deployment.merging import merge
+    from consilience.sampling.run import Run
 
+    path = paths[0]
     if len(paths) > 1:
-        whole = out or paths[0].parent / "whole"
-        with display.Display(quiet=as_json):
-            merge(paths, whole, theory=True, allow=allow or ())
-        _finish(whole, as_json)
-        return
-    if out is not None:
+        path = out or paths[0].parent / "whole"
+        with display.Display(quiet=as_json or form != TableForm.TABLE):
+            merge(paths, path, theory=True, allow=allow or ())
+    elif out is not None:
         raise typer.BadParameter("--out is for the directories of several nodes: give all of them")
-    _finish(paths[0], as_json)
+    if form == TableForm.TABLE and not by_agent:
+        _finish(path, as_json, every)
+        return
+    rows = Run(path).rows(by_agent=by_agent)
+    if form == TableForm.CSV:
+        from consilience.runs.row_files import as_csv
+
+        typer.echo(as_csv(rows), nl=False)
+    elif form == TableForm.JSON or as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        display.print_posterior(rows, path, every)
 
 
 def experiments(as_json: Json = False) -> None:
@@ -178,7 +210,7 @@ def experiments(as_json: Json = False) -> None:
         display.print_experiments(EXPERIMENTS)
 
 
-def _finish(path: Path, as_json: bool) -> None:
+def _finish(path: Path, as_json: bool, every: bool = False) -> None:
     """Write the report, and print the summary or a short table and the report's path."""
     from consilience.cli import display
     from consilience.runs.files import read_json
@@ -190,4 +222,4 @@ def _finish(path: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
     else:
-        display.print_result(summary, page)
+        display.print_result(summary, page, every)

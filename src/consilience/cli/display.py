@@ -21,13 +21,15 @@ from consilience.planning.checks import counted
 from consilience.planning.suggestions import SuggestedPlan
 from consilience.plans import Plan
 from consilience.reports import tables, unison_report
+from consilience.reports.posterior_table import posterior_table
 from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 from consilience.runs.loop import Progress as Step
 from consilience.runs.loop import ShowProgress
 from consilience.samplers import Finding
 from consilience.sampling.targets import Resolved
 
-_MOST_ROWS = 24
+_MOST_ROWS = 30
+_WIDTH = 100  # of a line where nobody looks at a terminal
 _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
@@ -262,21 +264,17 @@ def print_datasets(rows: Sequence[Mapping[str, Any]]) -> None:
     wide_console().print(_rich(tables.rows(shown, columns)))
 
 
-def print_result(summary: Mapping[str, Any], page: Path) -> None:
-    """A short table of the results and the path of the report."""
+def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) -> None:
+    """A table of the results, the first rows or every one, and the path of the report."""
+    console = wide_console()
     if "results" in summary:
         records = [_flat(record) for record in summary["results"]]
-        columns = {key.replace("_", " "): key for key in records[0]}
-        shown = tables.rows(records, columns)
-    elif isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
-        shown = unison_report.posterior_table(summary)
-    else:
+        console.print(_rich(tables.rows(records, {key.replace("_", " "): key for key in records[0]})))
+    elif isinstance(summary.get("posterior"), list) and not _has_measures(summary):
+        print_posterior(summary["posterior"], page.parent, every)
+    else:  # of an experiment that measures agents, or of an older version
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
-        shown = tables.agents(summary, extra)
-    console = wide_console()
-    console.print(_rich(tables.Table(shown.header, shown.body[:_MOST_ROWS])))
-    if len(shown.body) > _MOST_ROWS:
-        console.print(f"  … and {len(shown.body) - _MOST_ROWS:,} more, in the report")
+        _print_some(tables.agents(summary, extra), every, "in the report")
     if "sinkhorn_floor" in summary and "results" not in summary:
         paper = (summary.get("paper") or {}).get("sinkhorn")
         beside = f", the paper reports {paper}" if paper else ""
@@ -291,6 +289,26 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         for warning in summary.get("warnings", ()):
             console.print(f"Note: {warning}.", style="yellow", highlight=False)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
+
+
+def print_posterior(rows: Sequence[Mapping[str, Any]], run: Path, every: bool = False) -> None:
+    """The posterior, a row for each parameter, in as many columns as fit."""
+    console = wide_console()
+    shown = posterior_table(rows, console.width if console.is_terminal else _WIDTH)
+    _print_some(shown, every, f"consilience report {run} --all, or {run / 'summary.csv'}")
+
+
+def _print_some(shown: tables.Table, every: bool, rest: str) -> None:
+    console = wide_console()
+    most = len(shown.body) if every else _MOST_ROWS
+    console.print(_rich(tables.Table(shown.header, shown.body[:most])))
+    if len(shown.body) > most:
+        console.print(f"  … and {len(shown.body) - most:,} more: {rest}", highlight=False, soft_wrap=True)
+
+
+def _has_measures(summary: Mapping[str, Any]) -> bool:
+    """Whether an experiment has measured agents, which is then what a table shows."""
+    return any(key in summary["agents"][0] for key in ("sinkhorn", "kl", "accuracy"))
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -312,11 +330,17 @@ def wide_console() -> Console:
     return console
 
 
+def print_table(shown: tables.Table) -> None:
+    """Print a table."""
+    wide_console().print(_rich(shown))
+
+
 def _rich(shown: tables.Table) -> Table:
     """A table for the terminal; numbers stand on the right."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for place, (title, words) in enumerate(zip(shown.header, shown.word_columns, strict=True)):
-        table.add_column(title, justify="left" if words or place == 0 else "right")
+        on_left = words or place == 0
+        table.add_column(title, justify="left" if on_left else "right", no_wrap=not on_left)
     for row in shown.body:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # `sex[male]` is no markup
     return table

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from consilience import experiments
+from consilience.deployment.merged_answers import copy_answers
 from consilience.errors import InputError, RunError
 from consilience.experiments.finishing import finish_run
 from consilience.kernel.consensus import consensus_error
@@ -69,6 +70,7 @@ def merge(
         draft.mkdir(parents=True)
         _write_facts(draft, nodes)
         _copy_draws(draft, nodes)
+        copy_answers(RunDirectory(draft), nodes)
         facts = [_facts_of(node) for node in nodes]
         shares = np.mean([one["participation"] for one in facts], 0).tolist()
         finish_run(

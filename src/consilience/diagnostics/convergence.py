@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-_MOST_DRAWS = 20_000
+MOST_DRAWS = 20_000
 
 
 class Convergence(NamedTuple):
@@ -35,7 +35,7 @@ class Convergence(NamedTuple):
 def convergence(draws: np.ndarray) -> Convergence:
     """Compute all diagnostics; chains of more than 20,000 draws are thinned to that evenly."""
     chains, agents, length, size = draws.shape
-    draws = np.asarray(draws[:, :, :: max(1, length // _MOST_DRAWS)], float)
+    draws = np.asarray(draws[:, :, :: max(1, length // MOST_DRAWS)], float)
     average = draws.mean(1)
     agents_as_chains = [rhat(draws[c]) for c in range(chains)] if agents > 1 else [np.ones(size)]
     return Convergence(

@@ -29,6 +29,7 @@ from consilience.runs.companion import Companion
 from consilience.runs.directory import RunDirectory
 from consilience.runs.files import read_json
 from consilience.runs.loop import Loop, ShowProgress, restore
+from consilience.runs.names import notes_of
 
 CHECKPOINT_SECONDS = 10.0
 _SEEN_SECONDS = 10.0  # how long shared file systems may take to show a new file elsewhere
@@ -83,15 +84,16 @@ def live(
 def _opened(path: Path, stepper: Stepper, about: Mapping[str, Any], held: contextlib.ExitStack) -> RunDirectory:
     """The run's directory, as it was left or a new one that all processes see; it is held for this team alone."""
     team, digest = stepper.team, stepper.data_digest()
-    is_new = not team.attempt(lambda: (path / "plan.toml").is_file())
+    is_new, notes = not team.attempt(lambda: (path / "plan.toml").is_file()), {}
     if is_new:
+        notes = notes_of(stepper.problem, stepper.parameters)
         _warn_or_refuse(stepper)
 
     def hold() -> None:
         if team.is_first:
             entries = {**about, "data_digest": digest}
             held.enter_context(
-                RunDirectory.created(path, stepper.plan, stepper.parameters, stepper.storage, entries)
+                RunDirectory.created(path, stepper.plan, stepper.parameters, stepper.storage, entries, notes)
                 if is_new
                 else RunDirectory(path).locked()
             )
