@@ -1,8 +1,9 @@
-"""Four repair shops, one NumPyro model: how long a repair takes, by kind of machine, and nobody's records leave the shop.
+"""Four repair shops, one NumPyro model: how long a repair takes, by kind of machine; no record leaves its shop.
 
-The model is written as for one table of repairs. Each kind of machine has its own effect on the logarithm of the hours;
-the effects come from one distribution, whose spread is learnt too, so a kind that is rare everywhere borrows from the
-others. One line makes it a problem for four shops. From the root of the repository:
+The model is written as for one table of repairs. Each kind of machine has a level of its own, the logarithm of the
+hours at the age of ten. The levels come from one distribution whose mean and spread are learnt too, so that a kind
+which is rare everywhere borrows from the others. One line makes it a problem for four shops. From the root of the
+repository:
 
     python examples/numpyro_silos.py
     consilience run examples.numpyro_silos:problem
@@ -17,29 +18,30 @@ import consilience as cs
 
 KINDS = 6
 SIZES = (25, 40, 60, 90)
-BASE, WEAR, SPREAD, NOISE = 1.2, 0.4, 0.6, 0.5  # what the data are made with
+TYPICAL, SPREAD, WEAR, NOISE = 1.2, 0.6, 0.4, 0.5  # what the data are made with
 
 
 def repairs(age, kind, hours=None):
-    """The model: log hours are normal about a base, the machine's age, and an effect of its kind."""
-    base = numpyro.sample("base", dist.Normal(0, 2))
-    wear = numpyro.sample("wear", dist.Normal(0, 1))
+    """The model: log hours are normal about the level of the machine's kind, and grow with its age."""
+    typical = numpyro.sample("typical", dist.Normal(0, 2))
     spread = numpyro.sample("spread", dist.HalfNormal(1))
+    wear = numpyro.sample("wear", dist.Normal(0, 1))
     noise = numpyro.sample("noise", dist.HalfNormal(1))
     with numpyro.plate("kinds", KINDS):
-        effect = numpyro.sample("effect", dist.Normal(0, spread))
-    numpyro.deterministic("slowest_over_fastest", jnp.exp(effect.max() - effect.min()))
+        level = numpyro.sample("level", dist.Normal(typical, spread))
+    numpyro.deterministic("slowest_over_fastest", jnp.exp(level.max() - level.min()))
     with numpyro.plate("rows", len(age)):
-        numpyro.sample("hours", dist.LogNormal(base + wear * age + effect[kind], noise), obs=hours)
+        numpyro.sample("hours", dist.LogNormal(level[kind] + wear * (age - 1), noise), obs=hours)
 
 
 def records(shop: int) -> dict[str, np.ndarray]:
     """The repairs of one shop: age in decades, kind of machine, hours. Shops see different kinds and ages."""
-    effects = SPREAD * np.random.default_rng(16).normal(size=KINDS)
+    levels = TYPICAL + SPREAD * np.random.default_rng(16).normal(size=KINDS)
     rng = np.random.default_rng([16, shop])
     kind = rng.choice(KINDS, SIZES[shop], p=rng.dirichlet(np.ones(KINDS)))
     age = rng.gamma(2.0 + shop, 0.3, SIZES[shop])
-    return {"age": age, "kind": kind, "hours": np.exp(BASE + WEAR * age + effects[kind] + NOISE * rng.normal(size=len(age)))}
+    logarithm = levels[kind] + WEAR * (age - 1) + NOISE * rng.normal(size=len(age))
+    return {"age": age, "kind": kind, "hours": np.exp(logarithm)}
 
 
 def shop(num_agents: int, agent: int) -> cs.Problem:

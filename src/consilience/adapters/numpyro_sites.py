@@ -30,7 +30,7 @@ _ROWS = 11
 _STATE = {
     "param": "a numpyro.param, which has no prior: make it a sample site with one",
     "mutable": "mutable state: compute it beforehand and pass it to the model",
-    "prng_key": "a source of random numbers in the model (dropout?): every number that it draws must be a sample site",
+    "prng_key": "a source of random numbers in the model (dropout?): all numbers that it draws must be sample sites",
 }
 
 
