@@ -193,3 +193,17 @@ def test_predictions_for_a_new_site_draw_its_effect(place):
     assert drawn["site_effect"].shape == (2,)
     assert (drawn["site_effect"] != parameters["site_effect"]).all()
     assert drawn["coefficients"] is parameters["coefficients"]
+
+
+@pytest.mark.slow(reason="a million rows")
+def test_a_million_rows_are_the_same_from_csv_and_parquet(tmp_path):
+    import pandas
+
+    table = pandas.DataFrame(rows(1_000_000))
+    table.to_csv(tmp_path / "site.csv", index=False)
+    table.to_parquet(tmp_path / "site.parquet")
+    regression = study("died ~ age * stage + treatment")
+    csv, parquet = (regression.problem([tmp_path / name]).shards[0] for name in ("site.csv", "site.parquet"))
+    assert csv["x"].shape == (1_000_000, 7)
+    for name in csv:
+        np.testing.assert_array_equal(csv[name], parquet[name])
