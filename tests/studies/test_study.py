@@ -54,6 +54,15 @@ def test_a_plan_without_a_study_has_the_digest_that_it_had():
         plan.replace(problem="gmm", study=study().entries())
 
 
+@pytest.mark.parametrize(
+    "entries", [{"formula": 3}, {"formula": "y ~ {x}", "family": "gaussian", "codebook": {}}, {"codebook": "a.toml"}]
+)
+def test_a_plan_from_elsewhere_with_nonsense_for_a_study(entries):
+    plan = cs.Plan(graph=cs.graphs.ring(3), sampler=cs.nuts(), study=entries)
+    with pytest.raises(PlanError, match="the plan's study cannot be used: "):
+        of_run(plan)
+
+
 def test_the_problem_has_names_that_people_know(place):
     regression = Study.load(place / "hospitals.toml")
     problem = regression.problem([place / f"{number}.csv" for number in range(3)])
