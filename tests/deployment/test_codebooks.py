@@ -7,7 +7,7 @@ import pytest
 
 import consilience as cs
 from consilience.deployment import codebooks
-from consilience.deployment.networks import make_network
+from consilience.deployment.networks import make_network, node_files, require_data, set_data
 from consilience.engines.peers.membership import Membership
 from consilience.engines.peers.memory import MemoryNetwork
 from consilience.engines.peers.settings import NodeSettings
@@ -173,6 +173,21 @@ def test_what_a_neighbour_says_is_not_taken_for_more_than_the_open_entries(tmp_p
         codebooks._checked({**found, "codebook": swapped}, wanted)
     with pytest.raises(NetworkError, match="cannot be used"):
         codebooks._checked({"run": "x"}, wanted)
+
+
+def test_nodes_inside_a_run_are_told_where_their_files_are_now(tmp_path):
+    sites = Sites(tmp_path, cs.graphs.path(3))
+    network = tmp_path / "network"
+    set_data(network, sites.data)
+    assert [NodeSettings.load(path).data for path in node_files(network)] == sites.data
+    require_data(network, tmp_path)
+    sites.data[1].rename(tmp_path / "moved.csv")
+    with pytest.raises(NetworkError, match=r"site-1\.csv, and no file is there now: .*( --data FILE){3}"):
+        require_data(network, tmp_path)
+    set_data(network, [sites.data[0], tmp_path / "moved.csv", sites.data[2]])
+    require_data(network, tmp_path)
+    with pytest.raises(NetworkError, match="3 nodes, but 1 data files"):
+        set_data(network, sites.data[:1])
 
 
 def test_sites_with_other_codebooks_say_which_entry_differs(tmp_path, caplog):

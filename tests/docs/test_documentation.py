@@ -88,7 +88,7 @@ def test_the_commands_of_the_three_hospitals_work(tmp_path):
         path.chmod(0o755)
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     environment = {**os.environ, "PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": paths}
-    script = "set -e\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\n" + "\n".join(shell_blocks(IN_A_SHELL))
+    script = "set -e\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n" + "\n".join(shell_blocks(IN_A_SHELL))
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1500
     )

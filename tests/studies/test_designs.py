@@ -5,6 +5,7 @@ import pytest
 
 from consilience.errors import DataError
 from consilience.studies import Study
+from consilience.studies.rows import site_rows
 from tests.studies.patients import book, rows, split, study, write
 
 FORMULAS = [
@@ -18,7 +19,7 @@ FORMULAS = [
 
 
 def arrays(regression, place, columns, name):
-    return regression._rows(write(place / name, columns))
+    return site_rows(regression, write(place / name, columns))
 
 
 @pytest.mark.parametrize("formula", FORMULAS)

@@ -54,6 +54,15 @@ def test_a_plan_without_a_study_has_the_digest_that_it_had():
         plan.replace(problem="gmm", study=study().entries())
 
 
+@pytest.mark.parametrize(
+    "entries", [{"formula": 3}, {"formula": "y ~ {x}", "family": "gaussian", "codebook": {}}, {"codebook": "a.toml"}]
+)
+def test_a_plan_from_elsewhere_with_nonsense_for_a_study(entries):
+    plan = cs.Plan(graph=cs.graphs.ring(3), sampler=cs.nuts(), study=entries)
+    with pytest.raises(PlanError, match="the plan's study cannot be used: "):
+        of_run(plan)
+
+
 def test_the_problem_has_names_that_people_know(place):
     regression = Study.load(place / "hospitals.toml")
     problem = regression.problem([place / f"{number}.csv" for number in range(3)])
@@ -193,3 +202,17 @@ def test_predictions_for_a_new_site_draw_its_effect(place):
     assert drawn["site_effect"].shape == (2,)
     assert (drawn["site_effect"] != parameters["site_effect"]).all()
     assert drawn["coefficients"] is parameters["coefficients"]
+
+
+@pytest.mark.slow(reason="a million rows")
+def test_a_million_rows_are_the_same_from_csv_and_parquet(tmp_path):
+    import pandas
+
+    table = pandas.DataFrame(rows(1_000_000))
+    table.to_csv(tmp_path / "site.csv", index=False)
+    table.to_parquet(tmp_path / "site.parquet")
+    regression = study("died ~ age * stage + treatment")
+    csv, parquet = (regression.problem([tmp_path / name]).shards[0] for name in ("site.csv", "site.parquet"))
+    assert csv["x"].shape == (1_000_000, 7)
+    for name in csv:
+        np.testing.assert_array_equal(csv[name], parquet[name])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from consilience.deployment.merging import NETWORK, merge
-from consilience.deployment.networks import make_network, node_files, node_runs, set_data
+from consilience.deployment.networks import make_network, node_files, node_runs, require_data, set_data
 from consilience.deployment.nodes import run_node
 from consilience.deployment.processes import Show, continues_after_loss, start_network
 from consilience.engines.peers.settings import NodeSettings
@@ -53,6 +53,7 @@ def run_here(
         make_network(plan, network, data=data, **options)
     elif data:
         set_data(network, data)
+    require_data(network, path)
     resume = Interrupted(f"the nodes left checkpoints, continue with: consilience resume {path}")
     try:
         if problem is not None and as_threads:

@@ -98,6 +98,17 @@ def set_data(network: Path, data: Sequence[Path]) -> None:
         write_text(path, tomli_w.dumps({**entries, "data": str(own.resolve())}))
 
 
+def require_data(network: Path, run: Path) -> None:
+    """Check that the data files are there that the nodes' files name, for a network that lives inside a run."""
+    named = [NodeSettings.load(path).data for path in node_files(network)]
+    missing = [str(path) for path in named if path is not None and not path.is_file()]
+    if missing:
+        raise NetworkError(
+            f"the data of {run} was in {', '.join(missing)}, and no file is there now: give all of its files again, "
+            f"in their order, with `consilience resume {run}{' --data FILE' * len(named)}`"
+        )
+
+
 def node_runs(network: Path) -> list[Path]:
     """The nodes' run directories, in the agents' order."""
     return [NodeSettings.load(path).run for path in node_files(network)]

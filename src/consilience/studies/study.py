@@ -14,7 +14,6 @@ A site is where a file is kept: each data file is one site.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,20 +23,17 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from consilience.errors import DataError, InputError, PlanError, ProblemError
+from consilience.errors import DataError, InputError, PlanError
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.studies import filling, models, priors
-from consilience.studies.checking import Columns, read_columns
+from consilience.studies import filling, models, priors, rows
 from consilience.studies.codebook import Codebook, Number, Outcome, read_text, read_toml
-from consilience.studies.designs import INTERCEPT, Design
-from consilience.studies.families import Family, family_named, require_counts
-from consilience.studies.files import column_names, read_table, require_packages
+from consilience.studies.designs import Design
+from consilience.studies.families import Family, family_named
+from consilience.studies.files import require_packages
 from consilience.studies.formulas import Formula, parse
 from consilience.studies.priors import Prior
 from consilience.validation import Record
-
-log = logging.getLogger("consilience")
 
 
 class Study(Record):
@@ -164,17 +160,19 @@ class Study(Record):
         """The problem with one site for each file."""
         if isinstance(files, str | Path) or not files:
             raise DataError("give a list of data files, one for each site")
-        sites = [self._rows(path) for path in files]
-        self._require_varying(sites)
+        sites = [rows.site_rows(self, path) for path in files]
+        rows.require_varying(self.coefficients, sites)
         return models.problem_of(self, sites)
 
     def site_problem(self, path: str | Path, num_sites: int) -> Problem:
         """What one site of so many knows: its own file and nothing else."""
-        return replace(models.problem_of(self, [self._rows(path)]), network_size=num_sites)
+        return replace(models.problem_of(self, [rows.site_rows(self, path)]), network_size=num_sites)
 
     def sites_problem(self, files: Sequence[str | Path], num_sites: int) -> Problem:
         """What some sites of so many know."""
-        return replace(models.problem_of(self, [self._rows(path) for path in files]), network_size=num_sites)
+        return replace(
+            models.problem_of(self, [rows.site_rows(self, path) for path in files]), network_size=num_sites
+        )
 
     def model(self, num_sites: int = 1) -> Problem:
         """The model with a made-up row at every site: its parameters, priors and names, before anybody has data."""
@@ -186,61 +184,8 @@ class Study(Record):
         return models.problem_of(self, [row] * num_sites)
 
     def new_rows(self, path: str | Path) -> dict[str, np.ndarray]:
-        """The arrays of rows to predict, in the file's order; without `y` where the outcome is not known.
-
-        A value that is missing in another column is refused: there is nothing to predict from.
-        """
-        outcome = self.parsed.outcome
-        names = [name for name in self.used_columns if name != outcome]
-        codebook = Codebook(missing="refuse", columns=self.codebook.columns)
-        if names:
-            found = read_columns(path, codebook, names)
-        else:
-            found = Columns({}, len(read_table(path)), 0)
-        try:
-            rows = self._predictors(found)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-        known = outcome in column_names(path) and not read_table(path, [outcome])[outcome].isna().any()
-        return {**rows, "y": read_columns(path, codebook, [outcome]).values[outcome].astype(float)} if known else rows
-
-    def _rows(self, path: str | Path) -> dict[str, np.ndarray]:
-        """The arrays of one site's rows."""
-        if self.unfilled:
-            raise DataError(
-                f"the codebook's {', '.join(self.unfilled)} are still to come from the sites: fill them first"
-            )
-        found = read_columns(path, self.codebook, self.used_columns)
-        if found.num_dropped:
-            log.warning("%s: %d rows with missing values are left out", path, found.num_dropped)
-        try:
-            return self._arrays(found)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-
-    def _arrays(self, found: Columns) -> dict[str, np.ndarray]:
-        outcome = self.parsed.outcome
-        rows = {**self._predictors(found), "y": found.values[outcome].astype(np.float64)}
-        if self.family_of.outcome == "count":
-            require_counts(outcome, rows["y"])
-        if self.trials is not None and (more := int((rows["y"] > rows["trials"]).sum())):
-            raise DataError(f"{outcome} is above {self.trials} in {more:,} rows: are they exchanged?")
-        return rows
-
-    def _predictors(self, found: Columns) -> dict[str, np.ndarray]:
-        """All but the outcome."""
-        values = found.values
-        rows = {"x": self.design.matrix(values, found.num_rows)}
-        if self.site_design is not None:
-            rows["z"] = self.site_design.matrix(values, found.num_rows)
-        if self.trials is not None:
-            rows["trials"] = values[self.trials]
-            require_counts(self.trials, rows["trials"])
-        if self.exposure is not None:
-            if wrong := int((values[self.exposure] <= 0).sum()):
-                raise DataError(f"{self.exposure} is 0 or less in {wrong:,} rows: an exposure is positive")
-            rows["offset"] = np.log(values[self.exposure])
-        return rows
+        """The arrays of rows to predict, in the file's order; without `y` where the outcome is not known."""
+        return rows.new_rows(self, path)
 
     def _require_outcome(self) -> None:
         """Check that the outcome, trials and exposure are those of the family."""
@@ -262,17 +207,6 @@ class Study(Record):
             raise DataError('binomial, and no other family, needs the column of trials: trials = "COLUMN"')
         if self.exposure is not None and family.link != "log":
             raise DataError(f"exposure is for poisson and negative-binomial, and the family is {self.family}")
-
-    def _require_varying(self, sites: Sequence[dict[str, np.ndarray]]) -> None:
-        """Refuse a column of the design that is the same in all rows of all sites."""
-        low = np.min([site["x"].min(0) for site in sites], 0)
-        high = np.max([site["x"].max(0) for site in sites], 0)
-        for label, least, most in zip(self.coefficients, low, high, strict=True):
-            if label != INTERCEPT and least == most and sum(len(site["y"]) for site in sites) > 1:
-                raise ProblemError(
-                    f"{label!r} is the same in all rows of all files: nothing can be learnt about its coefficient; "
-                    "remove it from the formula, or a level that nobody has from the codebook"
-                )
 
 
 def is_study(path: str | Path) -> bool:
