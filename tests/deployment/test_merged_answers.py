@@ -24,15 +24,8 @@ def nodes(tmp_path):
     paths = []
     for agent in range(3):
         own = {"coefficients": draws["coefficients"], "site_effect": draws["site_effect"][:, [agent]]}
-        run = made_run(
-            tmp_path / f"agent-{agent}",
-            problem.of_agent(agent),
-            plan,
-            own,
-            agents=[agent],
-            engine="peers",
-            agent=agent,
-        )
+        place = tmp_path / f"agent-{agent}"
+        run = made_run(place, problem.of_agent(agent), plan, own, agents=[agent], engine="peers", agent=agent)
         write_json(run.path / "summary.json", {**run.summary, "agent": agent, **OF_A_NODE})
         paths.append(run.path)
     return paths
