@@ -26,7 +26,9 @@ def run(tmp_path_factory):
 @pytest.fixture
 def printed(monkeypatch, capsys):
     """What a terminal of 100 columns shows."""
-    monkeypatch.setattr(display, "Console", lambda **given: Console(width=100, force_terminal=True, color_system=None))
+    monkeypatch.setattr(
+        display, "Console", lambda **given: Console(width=100, force_terminal=True, color_system=None)
+    )
 
     def lines():
         return [line.rstrip() for line in capsys.readouterr().out.splitlines()]

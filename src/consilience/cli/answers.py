@@ -86,6 +86,7 @@ def compare(
     """Compare models of the same rows by how well they predict rows left out (PSIS-LOO), from sums over sites."""
     from consilience.cli import answers_display, display
     from consilience.errors import InputError
+    from consilience.runs.answers import has_scores
     from consilience.runs.files import disk_errors, write_json
     from consilience.sampling.comparing import comparison_of, read_comparisons
     from consilience.sampling.run import Run
@@ -99,7 +100,8 @@ def compare(
         else:
             runs = [Run(path) for path in paths]
             for run in runs:
-                problem_for(run, None, allow or ())
+                if not has_scores(run):
+                    problem_for(run, None, allow or ())
             found = comparison_of(runs, name or ())
     if out is not None:
         with disk_errors(out.parent):

@@ -52,8 +52,8 @@ def store_derived(run: RunDirectory, problem: Problem) -> None:
     if problem.derived is None:
         return
     found = derived_draws(problem, run.draws.load())
-    variables = {name: (one.dims, one.to_numpy()) for name, one in found.data_vars.items()}
-    coordinates = {name: (one.dims, one.to_numpy()) for name, one in found.coords.items()}
+    variables = {str(name): (one.dims, one.to_numpy()) for name, one in found.data_vars.items()}
+    coordinates = {str(name): (one.dims, one.to_numpy()) for name, one in found.coords.items()}
     run.store_beside(DERIVED, variables, coordinates, found.attrs)
 
 

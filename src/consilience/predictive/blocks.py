@@ -14,7 +14,7 @@ class Block(NamedTuple):
 
     number: int
     start: int
-    count: int
+    num_rows: int
     """How many of them count."""
     rows: Any
 
@@ -22,7 +22,7 @@ class Block(NamedTuple):
 def blocks(rows: Any, size: int) -> Iterator[Block]:
     """Rows in blocks of a size; the last is filled up with rows from the start.
 
-    >>> [(block.count, block.rows.tolist()) for block in blocks(np.arange(5), 3)]
+    >>> [(block.num_rows, block.rows.tolist()) for block in blocks(np.arange(5), 3)]
     [(3, [0, 1, 2]), (2, [3, 4, 0])]
     """
     count = len(jax.tree.leaves(rows)[0])

@@ -57,8 +57,8 @@ def check_site(
             means, made = jax.tree.map(np.asarray, program(piece, some.rows, some.number))
             count += len(piece.numbers)
             for name in outcomes.kinds:
-                sums[name] = sums[name] + means[name][:, : some.count].sum(0, dtype=float)
-                sets[name].append(made[name][:, : some.count])
+                sums[name] = sums[name] + means[name][:, : some.num_rows].sum(0, dtype=float)
+                sets[name].append(made[name][:, : some.num_rows])
         for name in outcomes.kinds:
             expected[name].append(sums[name] / count)
             drawn[name].append(np.concatenate(sets[name]))

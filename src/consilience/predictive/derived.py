@@ -77,7 +77,8 @@ def _beside(each: list[np.ndarray]) -> np.ndarray:
     shape = np.max([values.shape for values in each], 0)
     found = np.full((len(each), *shape), np.nan, np.result_type(each[0], np.float32))
     for place, values in enumerate(each):
-        found[(place, *(slice(size) for size in values.shape))] = values
+        inside: Any = (place, *(slice(size) for size in values.shape))
+        found[inside] = values
     return np.moveaxis(found, 0, 1)
 
 

@@ -46,7 +46,7 @@ def model_draws(problem: Problem, draws: xarray.Dataset) -> Iterator[Any]:
         problem: whose parameters they are.
         draws: an agent's draws, with dimensions `(chain, draw, …)`.
     """
-    structure = jax.tree.structure(jax.eval_shape(problem.inits[0], jax.random.key(0)))
+    structure: Any = jax.tree.structure(jax.eval_shape(problem.inits[0], jax.random.key(0)))
     names = draws.attrs["parameters"]
     if structure.num_leaves != len(names):
         raise InputError(

@@ -69,7 +69,7 @@ def leave_one_out(program: Callable[..., Any], pieces: Pieces, rows: Any, block:
 
     parts = []
     for some in blocks(rows, block):
-        values = [np.asarray(program(piece, some.rows), float)[:, : some.count] for piece in pieces]
+        values = [np.asarray(program(piece, some.rows), float)[:, : some.num_rows] for piece in pieces]
         log_likelihood = np.concatenate(values).T
         if not np.isfinite(log_likelihood).all():
             row = some.start + int(np.flatnonzero(~np.isfinite(log_likelihood).all(1))[0])

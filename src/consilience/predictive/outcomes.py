@@ -135,8 +135,8 @@ def _numbers(
     for block in blocks(rows, size):
         done = [jax.tree.map(np.asarray, program(piece, block.rows, block.number)) for piece in pieces]
         for name in kinds:
-            expected = np.concatenate([one[0][name] for one in done])[:, : block.count]
-            made = np.concatenate([one[1][name] for one in done])[:, : block.count] if name in drawn else None
+            expected = np.concatenate([one[0][name] for one in done])[:, : block.num_rows]
+            made = np.concatenate([one[1][name] for one in done])[:, : block.num_rows] if name in drawn else None
             parts[name].append(_described(name, expected, made, interval, block.start))
     return {name: _together(some) for name, some in parts.items()}
 
@@ -179,4 +179,6 @@ def _described(name: str, expected: np.ndarray, made: np.ndarray | None, interva
 
 
 def _together(parts: list[Predicted]) -> Predicted:
-    return Predicted(*(None if some[0] is None else np.concatenate(some) for some in zip(*parts, strict=True)))
+    columns: Any = zip(*parts, strict=True)
+    whole: Any = [None if some[0] is None else np.concatenate(some) for some in columns]
+    return Predicted(*whole)

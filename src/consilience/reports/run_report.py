@@ -75,7 +75,7 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What runs show whose agents each walk a chain of their own: marginals, agreement, mixing."""
     sections, summary = [], run.summary
     if with_marginals:
-        rows = summary.get("posterior")
+        rows: Any = summary.get("posterior")
         known = isinstance(rows, list)  # not of older versions
         sections.append(
             Section(

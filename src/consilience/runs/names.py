@@ -105,8 +105,8 @@ def notes_of(problem: Problem, parameters: Parameters) -> dict[str, Any]:
             )
     for name in problem.ratios:
         _require_known(name, shapes, "ratios")
-    labels = {name: [str(label) for label in some] for name, some in problem.labels.items()}
-    found: dict[str, Any] = {"labels": labels, "ratios": dict(problem.ratios)}
+    every = {name: [str(label) for label in some] for name, some in problem.labels.items()}
+    found: dict[str, Any] = {"labels": every, "ratios": dict(problem.ratios)}
     return {what: entries for what, entries in found.items() if entries}
 
 
