@@ -23,6 +23,9 @@ WITH_CODE = [
     ROOT / "README.md",
     *sorted((DOCS / "tutorials").glob("*.md")),
     DOCS / "how-to" / "predict-with-uncertainty.md",
+    DOCS / "how-to" / "use-a-numpyro-model.md",
+    DOCS / "how-to" / "use-a-flax-or-equinox-model.md",
+    DOCS / "how-to" / "from-pymc.md",
 ]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
