@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import consilience as cs
-from consilience.errors import ProblemError
+from consilience.errors import InputError, ProblemError
 from consilience.kernel.parameters import Parameters
+from tests.statistical import rejects_covariance
 
 RNG = np.random.default_rng(0)
 SHARDS = [(RNG.normal(size=(size, 3)).astype(np.float32), RNG.integers(0, 2, size)) for size in (5, 8)]
@@ -77,9 +79,59 @@ def test_equinox_modules():
         ({"shards": [np.ones((2, 3))]}, r"the pair \(inputs, targets\)"),
         ({"likelihood": "gaussian", "shards": [(np.ones((2, 3)), np.ones(2))]}, "give both the same shape"),
         ({"parameters": {"w": jnp.ones((4, 2))}}, "cannot be called"),
+        ({"shards": [(np.array([["a", "b", "c"]] * 2), np.array([0, 1]))]}, "categories into 0, 1, 2"),
+        ({"shards": []}, "at least one shard"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, part):
     given = {"parameters": {"w": jnp.ones((3, 2))}, "shards": SHARDS} | changes
     with pytest.raises(ProblemError, match=part):
         cs.from_apply(lambda weights, x: x @ weights["w"], **given)
+
+
+def test_statistics_of_a_batch_are_refused():
+    def centred(weights, x):
+        return (x - x.mean(0)) @ weights["w"]
+
+    with pytest.raises(ProblemError, match="changes with the other rows"):
+        cs.from_apply(centred, {"w": jnp.ones((3, 2))}, shards=SHARDS)
+
+
+def test_stored_averages_of_a_linen_module_stay_as_they_are():
+    linen = pytest.importorskip("flax.linen")
+    module = linen.Sequential([linen.BatchNorm(True), linen.Dense(2)])
+    problem = cs.from_flax(module, shards=SHARDS)
+    assert set(Parameters.of(problem, jnp.float32).names) == {
+        f"layers_{layer}.{part}"
+        for layer, parts in ((0, ("scale", "bias")), (1, ("kernel", "bias")))
+        for part in parts
+    }
+
+
+def test_targets_are_drawn_about_their_mean():
+    """2,000 draws for each of five rows; a correct mean is rejected at a rate of 1e-6, and that of other noise is."""
+    shards = [(x, x.sum(1)) for x, _ in SHARDS]
+    problem = cs.from_apply(
+        lambda w, x: x @ w["w"], {"w": jnp.ones(3)}, shards=shards, likelihood="gaussian", noise=0.3
+    )
+    assert problem.outcomes.kinds == {"target": "number"}
+    keys, inputs = jax.random.split(jax.random.key(0), 2000), shards[0][0]
+    drawn = jax.vmap(lambda key: problem.outcomes.simulate(key, {"w": jnp.ones(3)}, (inputs,))["target"])(keys)
+    mean = np.asarray(problem.outcomes.expected({"w": jnp.ones(3)}, inputs)["target"])
+    assert not rejects_covariance(np.asarray(drawn), mean, 0.09 * np.eye(5))
+    assert rejects_covariance(np.asarray(drawn), mean, 0.12 * np.eye(5))
+    with pytest.raises(InputError, match="hold no targets"):
+        problem.outcomes.observed(inputs)
+
+
+def test_the_log_likelihood_of_numbers_is_that_of_the_normal_law():
+    """Up to a constant, and with the prior's scale."""
+    shards = [(x, x.sum(1)) for x, _ in SHARDS]
+    options = {"likelihood": "gaussian", "noise": 0.5, "prior_scale": 2.0}
+    problem = cs.from_apply(lambda w, x: x @ w["w"], {"w": jnp.zeros(3)}, shards=shards, **options)
+    one, other = ({"w": jnp.array(values)} for values in ([0.5, 1.0, -1.0], [0.0, 0.0, 0.0]))
+    inputs, targets = shards[0]
+    expected = stats.norm.logpdf(targets, inputs @ one["w"], 0.5) - stats.norm.logpdf(targets, 0, 0.5)
+    found = problem.log_likelihood(one, shards[0]) - problem.log_likelihood(other, shards[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(problem.log_prior(one) - problem.log_prior(other), -2.25 / 8, rtol=1e-5)

@@ -28,6 +28,9 @@ WITH_CODE = [
     ROOT / "README.md",
     *sorted(page for page in (DOCS / "tutorials").glob("*.md") if page != IN_A_SHELL),
     DOCS / "how-to" / "predict-with-uncertainty.md",
+    DOCS / "how-to" / "use-a-numpyro-model.md",
+    DOCS / "how-to" / "use-a-flax-or-equinox-model.md",
+    DOCS / "how-to" / "from-pymc.md",
 ]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 

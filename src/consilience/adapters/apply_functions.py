@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from consilience.adapters.few_rows import few_rows
 from consilience.errors import InputError, ProblemError
-from consilience.problems import Outcomes, Problem
+from consilience.problems import Outcomes, Problem, require_shards
 
 Likelihood = Literal["categorical", "gaussian"]
 _ROWS = 3
@@ -64,6 +65,7 @@ def from_apply(
         return jnp.asarray(apply(rebuilt(weights), inputs))
 
     _require_rows(outputs, named, kept[0], likelihood)
+    _require_apart(outputs, named, [inputs for inputs, _ in kept])
 
     def log_likelihood(weights: Any, rows: tuple[jax.Array, jax.Array]) -> jax.Array:
         inputs, targets = rows
@@ -121,8 +123,7 @@ def _pairs(shards: Sequence[Any], likelihood: str) -> list[tuple[Any, np.ndarray
                 'numbers, whole and of shape (rows,): convert them, or take likelihood="gaussian"'
             )
         found.append((jax.tree.map(np.asarray, shard[0]), targets))
-    if not found:
-        raise ProblemError("a problem needs at least one shard of data, one for each agent; got none")
+    require_shards(found)
     return found
 
 
@@ -178,4 +179,16 @@ def _require_rows(outputs: Callable[[Any, Any], Any], weights: Any, shard: tuple
     if likelihood == "gaussian" and shape != targets.shape:
         raise ProblemError(
             f"outputs for {_ROWS} inputs have shape {shape}, and targets {targets.shape}: give both the same shape"
+        )
+
+
+def _require_apart(outputs: Callable[[Any, Any], jax.Array], weights: Any, inputs: Sequence[Any]) -> None:
+    """Check by a few rows that the output for one does not depend on the others, as by statistics of a batch."""
+    rows, run = few_rows(inputs), jax.jit(outputs)
+    alone = np.asarray(run(weights, jax.tree.map(lambda leaf: leaf[-1:], rows)))[0]
+    together = np.asarray(run(weights, rows))[-1]
+    if not np.allclose(alone, together, rtol=1e-3, atol=1e-3 * (1e-3 + np.abs(together).max()), equal_nan=True):
+        raise ProblemError(
+            "the output for a row changes with the other rows (statistics of a batch?): agents hold different rows, "
+            "and the likelihood must be a product over them; use a normalisation within a row, or stored averages"
         )

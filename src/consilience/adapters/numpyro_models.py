@@ -18,10 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from consilience.adapters.few_rows import few_rows
 from consilience.adapters.numpyro_checks import require_apart, require_shared_first, unseen_by_rows
 from consilience.adapters.numpyro_names import dotted, nested
 from consilience.adapters.numpyro_outcomes import outcomes_of
-from consilience.adapters.numpyro_rows import few_rows, require_rows, template_of
+from consilience.adapters.numpyro_rows import require_rows, template_of
 from consilience.adapters.numpyro_sites import Sites, find_sites
 from consilience.adapters.numpyro_supports import constraints_of_sites
 from consilience.adapters.numpyro_tracing import at, is_latent, log_probability, start, trace

@@ -1,4 +1,4 @@
-"""Rows as a NumPyro model takes them: an agent's, a few to look at the model with, and new ones without an outcome.
+"""Rows as a NumPyro model takes them: an agent's, one that is nobody's, and new ones without an outcome.
 
 A shard is what the model is called with: a dictionary of arrays as `model(**rows)`, a tuple as `model(*rows)`,
 anything else as `model(rows)`. Its entries are called columns here, whatever their shapes.
@@ -6,7 +6,7 @@ anything else as `model(rows)`. Its entries are called columns here, whatever th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,9 +14,6 @@ import numpy as np
 
 from consilience.errors import InputError, ProblemError
 from consilience.problems import require_shards
-
-_CHECKED_ROWS = 7
-_FEWEST = 3
 
 
 def called(model: Callable[..., Any], rows: Any) -> Any:
@@ -40,28 +37,6 @@ def require_rows(shards: Sequence[Any]) -> None:
                     "array of rows: give the model what is the same for all rows by functools.partial"
                 )
     require_shards(shards)
-
-
-def few_rows(shards: Sequence[Any]) -> Any:
-    """Some rows of the agents together, to look at a model with: at least three, some made up if need be.
-
-    >>> few_rows([{"x": np.ones(2)}, {"x": np.zeros(9)}])["x"].tolist()
-    [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    >>> few_rows([{"x": np.array([2.0]), "class": np.array([1])}])["x"].round(1).tolist()
-    [2.0, 2.2, 2.4]
-    """
-
-    def first(leaves: Iterable[Any]) -> np.ndarray:
-        own = np.concatenate([np.asarray(leaf)[:_CHECKED_ROWS] for leaf in leaves])[:_CHECKED_ROWS]
-        if len(own) >= _FEWEST:
-            return own
-        more = np.resize(own, (_FEWEST, *own.shape[1:]))
-        if not np.issubdtype(own.dtype, np.floating):
-            return more
-        stretch = 1 + 0.1 * np.arange(_FEWEST).reshape(-1, *[1] * (own.ndim - 1))
-        return (more * stretch).astype(own.dtype)
-
-    return jax.tree.map(lambda *leaves: first(leaves), *shards)
 
 
 def template_of(rows: Any) -> Any:
