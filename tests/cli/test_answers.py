@@ -3,12 +3,13 @@
 import csv
 import io
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from consilience.cli import answers_display, display
+from consilience.cli import answers_display, display, result_display
 from consilience.sampling.comparing import comparison_of
 from tests.cli.test_commands import call, error_of
 from tests.made_runs import gossip_plan, made_run, unison_plan
@@ -26,9 +27,8 @@ def run(tmp_path_factory):
 @pytest.fixture
 def printed(monkeypatch, capsys):
     """What a terminal of 100 columns shows."""
-    monkeypatch.setattr(
-        display, "Console", lambda **given: Console(width=100, force_terminal=True, color_system=None)
-    )
+    terminal = partial(Console, width=100, force_terminal=True, color_system=None)
+    monkeypatch.setattr(display, "Console", terminal)
 
     def lines():
         return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
@@ -37,7 +37,7 @@ def printed(monkeypatch, capsys):
 
 
 def test_a_terminal_of_a_hundred_columns_shows_names_and_ratios(run, printed):
-    display.print_posterior(run.rows(), run.path)
+    result_display.print_posterior(run.rows(), run.path)
     shown = printed()
     assert max(map(len, shown)) <= 100
     assert "odds ratio (95 %)" in shown[0]
@@ -54,12 +54,12 @@ def test_many_parameters_are_paged(tmp_path, printed):
          "ratio_name": "rate ratio", "ratio": 1.1, "ratio_low": 0.5, "ratio_high": 2.0}
         for i in range(244)
     ]  # fmt: skip
-    display.print_posterior(rows, tmp_path)
+    result_display.print_posterior(rows, tmp_path)
     shown = printed()
     assert len([line for line in shown if line.startswith(" gene[")]) == 30
     assert f"  … and 214 more: consilience report {tmp_path} --all, or {tmp_path / 'summary.csv'}" in "".join(shown)
     assert max(len(line) for line in shown if "gene[" in line) <= 100
-    display.print_posterior(rows, tmp_path, every=True)
+    result_display.print_posterior(rows, tmp_path, every=True)
     assert len([line for line in printed() if line.startswith(" gene[")]) == 244
 
 

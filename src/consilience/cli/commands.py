@@ -174,7 +174,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Redraw the report of a run from its directory; of several nodes' directories, that of the whole network."""
-    from consilience.cli import display
+    from consilience.cli import display, result_display
     from consilience.deployment.merging import merge
     from consilience.sampling.run import Run
 
@@ -196,7 +196,7 @@ def report(
     elif form == TableForm.JSON or as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:
-        display.print_posterior(rows, path, every)
+        result_display.print_posterior(rows, path, every)
 
 
 def experiments(as_json: Json = False) -> None:
@@ -212,7 +212,7 @@ def experiments(as_json: Json = False) -> None:
 
 def _finish(path: Path, as_json: bool, every: bool = False) -> None:
     """Write the report, and print the summary or a short table and the report's path."""
-    from consilience.cli import display
+    from consilience.cli import result_display
     from consilience.runs.files import read_json
     from consilience.sampling.run import Run
     from consilience.sampling.series import is_series, report_series
@@ -222,4 +222,4 @@ def _finish(path: Path, as_json: bool, every: bool = False) -> None:
     if as_json:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
     else:
-        display.print_result(summary, page, every)
+        result_display.print_result(summary, page, every)

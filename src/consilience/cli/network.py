@@ -142,7 +142,7 @@ def relay(path: RelayFile, as_json: Json = False) -> None:
 @app.command()
 def up(path: Directory, restart: Restart = False) -> None:
     """Run all nodes of a network on this machine, as processes of their own, with one live table; then report."""
-    from consilience.cli import display, network_display
+    from consilience.cli import display, network_display, result_display
     from consilience.deployment.local_network import merge_network
     from consilience.deployment.processes import start_network
     from consilience.sampling.run import Run
@@ -152,7 +152,7 @@ def up(path: Directory, restart: Restart = False) -> None:
     with display.Display(quiet=True):
         whole = Run(merge_network(path).path)
         page = whole.report()
-    display.print_result(whole.summary, page)
+    result_display.print_result(whole.summary, page)
 
 
 @app.command()

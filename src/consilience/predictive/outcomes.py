@@ -24,7 +24,7 @@ from consilience.predictive.classes import ClassPredictions, Predictor
 from consilience.predictive.draws import over_draws
 from consilience.problems import Outcomes, cast_floats
 
-_BLOCK_BYTES = 2**26
+_BLOCK_BYTES = 2**24
 _KEPT_BYTES = 2**28
 _SITE, _OUTCOME = 1, 2
 """Purposes of random numbers."""

@@ -23,7 +23,8 @@ def effect_sections(rows: Sequence[Mapping[str, Any]]) -> list[Section]:
     more = f" The first {MOST_ROWS}; the table has all." if len(shown) == MOST_ROWS else ""
     left_out = " The intercept is in the table." if _has_intercept(rows) else ""
     own = " Orange: what is a site's own." if any("agent" in row for row in shown) else ""
-    text = f"Means with 95 % intervals.{own}{left_out}{more}"
+    what = "Ratios" if any(row.get("ratio_name") for row in shown) else "Means"
+    text = f"{what} with 95 % intervals.{own}{left_out}{more}"
     return [Section("Effects", text, {"forest": forest(shown)})]
 
 

@@ -174,7 +174,7 @@ def flat_draws(
     chosen = [entries[i] for i in evenly(len(entries), most or len(entries))]
     labels = [entry_name(name, place) for name, place in chosen]
     if for_people:
-        private, known = private_names(dataset), Names.of(dataset)
+        private, known = private_names(dataset), Names.of(dataset, run.derived)
         labels = [("own " if name in private else "") + known.entry(name, place) for name, place in chosen]
     read = {
         name: dataset[name].to_numpy() if dataset[name].nbytes <= _READ_AT_ONCE else dataset[name]
