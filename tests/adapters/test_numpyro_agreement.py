@@ -16,7 +16,7 @@ import consilience as cs
 from consilience.adapters.numpyro_names import value_of
 from consilience.adapters.numpyro_sites import find_sites
 from consilience.kernel.parameters import Parameters, potential
-from tests.adapters.numpyro_zoo import MODELS, SIZES, hierarchical, linear, normal, rows, shards_of
+from tests.adapters.numpyro_zoo import MODELS, RNG, SIZES, hierarchical, linear, normal, rows, shards_of
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -102,6 +102,28 @@ def test_bounds_keep_double_precision_in_a_run_with_single():
     interval = problem.constraints["share"]
     assert (float(interval.lower_bound), float(interval.upper_bound)) == (0.1, 0.7)
     assert Parameters.of(problem, jnp.float32).unravel(jnp.zeros(2))["share"].dtype == jnp.float32
+
+
+def test_a_model_may_close_over_arrays_in_either_precision():
+    """JAX remembers what it has made of an array, and fails if the precision has changed since."""
+    centre, group = np.array([0.5, -0.5]), np.array([0, 1, 1])
+
+    def model(x, y):
+        slope = numpyro.sample("slope", dist.Normal(centre, 1).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ slope[group], 1), obs=y)
+
+    def density(problem):
+        place = {"slope": jnp.array([0.1, 0.2])}
+        return jax.jit(lambda p: problem.log_prior(p) + problem.log_likelihood(p, problem.shards[0]).sum())(place)
+
+    shards = [{"x": RNG.normal(size=(4, 3)), "y": normal(4)}]
+    single = density(cs.from_numpyro(model, shards))
+    assert single.dtype == jnp.float32
+    jax.clear_caches()
+    with jax.enable_x64(True):
+        double = density(cs.from_numpyro(model, shards))
+    assert double.dtype == jnp.float64
+    np.testing.assert_allclose(single, double, rtol=1e-5)
 
 
 def test_what_is_used_of_numpyro_is_there():

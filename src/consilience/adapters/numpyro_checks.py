@@ -72,6 +72,16 @@ def require_shared_first(
             )
 
 
+def closes_over_arrays(model: Callable[..., Any], problem: Problem) -> bool:
+    """Whether a model computes with arrays that are neither parameters nor rows."""
+
+    def densities(parameters: Any, rows: Any) -> list[jax.Array]:
+        return [log_probability(site) for site in at(model, parameters, rows).values() if site["type"] == "sample"]
+
+    rows = jax.tree.map(lambda leaf: leaf[:1], problem.shards[0])
+    return bool(jax.make_jaxpr(densities)(jax.eval_shape(problem.inits[0], jax.random.key(0)), rows).consts)
+
+
 def unseen_by_rows(model: Callable[..., Any], names: Sequence[str], pieces: Sequence[Any]) -> tuple[str, ...]:
     """Those deterministic values that are the same whatever the rows: functions of the parameters alone."""
     if not names:

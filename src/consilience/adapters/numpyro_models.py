@@ -19,7 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.adapters.few_rows import few_rows
-from consilience.adapters.numpyro_checks import require_apart, require_shared_first, unseen_by_rows
+from consilience.adapters.numpyro_checks import (
+    closes_over_arrays,
+    require_apart,
+    require_shared_first,
+    unseen_by_rows,
+)
 from consilience.adapters.numpyro_names import dotted, nested
 from consilience.adapters.numpyro_outcomes import outcomes_of
 from consilience.adapters.numpyro_rows import require_rows, template_of
@@ -58,6 +63,16 @@ def from_numpyro(
     """
     shards = [jax.tree.map(np.asarray, shard) for shard in shards]
     require_rows(shards)
+    single = not jax.config.read("jax_enable_x64")
+    with jax.enable_x64(True):
+        problem = _problem(model, shards, private, check)
+        arrays = closes_over_arrays(model, problem)
+    if single and arrays:  # JAX remembers them in double precision, and fails where they are then used in single
+        jax.clear_caches()
+    return problem
+
+
+def _problem(model: Callable[..., Any], shards: list[Any], private: Sequence[str], check: bool) -> Problem:
     sites = find_sites(model, shards)
     own = _private_sites(sites, private)
     some = few_rows(shards)

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from consilience.adapters.numpyro_names import value_of
 from consilience.adapters.numpyro_rows import called
@@ -32,7 +33,9 @@ def trace(
     """
     from numpyro import handlers
 
-    rows = jax.tree.map(jnp.asarray, rows)  # as engines give them, in the precision that is set now
+    # As engines give them, in the precision that is set now. A copy, as JAX remembers what it has made of an array in
+    # another precision.
+    rows = jax.tree.map(lambda leaf: jnp.asarray(leaf.copy() if isinstance(leaf, np.ndarray) else leaf), rows)
     with handlers.block(), handlers.trace() as found:
         try:
             called(handlers.substitute(handlers.seed(model, key), substitute_fn=values), rows)
