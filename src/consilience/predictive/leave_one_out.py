@@ -11,6 +11,7 @@ and `lppd_i`, and how often the Pareto shape `k` is so large that the estimate i
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,7 +104,7 @@ def trusted_shape(num_draws: int) -> float:
     >>> trusted_shape(4000), round(trusted_shape(100), 2)
     (0.7, 0.5)
     """
-    return min(1 - 1 / np.log10(num_draws), 0.7)
+    return min(1 - 1 / math.log10(num_draws), 0.7)
 
 
 def _last(variable: Any) -> np.ndarray:
