@@ -6,6 +6,7 @@ Whatever comes, nothing may be raised, and what is taken must be whole. Options 
 
 import logging
 import os
+import resource
 import sys
 
 import atheris
@@ -91,7 +92,9 @@ def main():
     for number, seed in enumerate(SEEDS):
         with open(os.path.join(corpus, str(number)), "wb") as stream:
             stream.write(seed)
-    atheris.Setup([sys.argv[0], *sys.argv[2:], "-max_len=4096", corpus], one_input)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # of whoever started this process, too
+    limit = f"-rss_limit_mb={before + 2048}"
+    atheris.Setup([sys.argv[0], *sys.argv[2:], "-max_len=4096", limit, corpus], one_input)
     atheris.Fuzz()
 
 
