@@ -41,7 +41,8 @@ from consilience.runs.signals import stopped_by_signals
 
 log = logging.getLogger("consilience.peers")
 AnyNode = Node | UnisonNode
-_LINGER_SECONDS = 1.5
+_LINGER_SECONDS = 3.0
+_FINISHING_SECONDS = 3600.0  # for which a node asks whether neighbours are done while it makes its summary
 _REFUSAL_SECONDS = 20.0  # for which a node that cannot continue tells neighbours, who may come later
 _FORWARD_SECONDS = 5.0
 _NOBODY_SECONDS = 20.0  # for which a node that was done before looks for neighbours that need it
@@ -196,6 +197,8 @@ class NodeCompanion:
             }
 
         node.finish()  # neighbours need not wait for the summary
+        if node.plan.sampler.tunes_itself:  # and this node must hear that they are done before they leave
+            threading.Thread(target=node.linger, args=(_FINISHING_SECONDS,), daemon=True).start()
         finish_run(run, node.problem, resume_command=self.resume_command, extra=about_the_network)
 
     def _serve_others(self, run: RunDirectory, was_done: bool) -> None:
