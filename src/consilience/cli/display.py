@@ -139,7 +139,7 @@ def _place(plan: Plan, step: Step) -> dict[str, Any]:
     if step.step < plan.burn_in:
         words = f"warming up, {step.step:,} of {plan.burn_in:,}"
         return {"completed": step.step, "total": plan.burn_in, "rate": words}
-    drawn = step.step - plan.burn_in
+    drawn = (step.step - plan.burn_in) // plan.store_every
     if not plan.stops_itself:
         return {"completed": drawn, "total": plan.num_draws, "rate": f"{drawn:,} of {plan.num_draws:,} draws"}
     mixed = step.metrics.get("worst_rhat", RHAT_GOAL) <= RHAT_GOAL
@@ -166,7 +166,8 @@ def length_of(plan: Plan) -> str:
         return f"{plan.num_steps:,} steps of {plan.sampler.kind}"
     draws = f"{plan.num_draws:,} draws" if plan.num_draws else f"until converged (at most {plan.max_draws:,} draws)"
     chains = f"{plan.num_chains} chain{'s' if plan.num_chains > 1 else ''}"
-    return f"{plan.sampler.method(plan.num_agents)}, {chains}, {plan.num_warmup:,} moves of warm-up, then {draws}"
+    warmup = f"{plan.num_warmup:,} moves" if plan.is_unison else f"at most {plan.num_warmup:,} steps"
+    return f"{plan.sampler.method(plan.num_agents)}, {chains}, {warmup} of warm-up, then {draws}"
 
 
 @contextmanager

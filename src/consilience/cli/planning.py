@@ -122,9 +122,9 @@ def suggest(
     with display.working(quiet=as_json) as show:
         show("finding the constants of the problem")
         kind = wishes.sampler and SAMPLERS[wishes.sampler]
-        if ":" in target and wishes.num_steps is None and kind and not kind.tunes_itself:
+        if ":" in target and wishes.num_steps is None and kind and not kind.tunes_by_default:
             raise PlanError(f"{target} is your own problem: say for how many steps of {wishes.sampler}, with --steps")
-        if kind and kind.tunes_itself:
+        if kind and kind.tunes_by_default:
             plan = main_plan(target, wishes).plan
         else:
             only_weighed = wishes.num_steps is not None
@@ -191,7 +191,7 @@ def mesh_plan(
 
     prepare_devices(devices)
     made = main_plan(target, wishes, only_weighed=True).plan
-    if made.sampler.tunes_itself:
+    if made.is_unison:
         raise MeshError(
             f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
             "instead: take --sampler dula, or another one by gossip"

@@ -69,7 +69,7 @@ def run_node(
     settings.require_fitting(plan)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
-        node = (UnisonNode if plan.sampler.tunes_itself else Node)(problem, plan, settings, clock)
+        node = (UnisonNode if plan.is_unison else Node)(problem, plan, settings, clock)
         node.stop = stop or node.stop
         companion = NodeCompanion(node, connect or by_zenoh(settings))
         with served(settings.metrics, node), _telling_others(node, companion.connect):
@@ -81,7 +81,7 @@ def run_node(
 
 def _about(settings: NodeSettings, plan: Plan) -> dict[str, Any]:
     """What a node's run says of itself from its beginning; in unison draws do not say whose they are."""
-    return {"on_loss": settings.on_loss, **({"agent": settings.agent} if plan.sampler.tunes_itself else {})}
+    return {"on_loss": settings.on_loss, **({"agent": settings.agent} if plan.is_unison else {})}
 
 
 @contextlib.contextmanager

@@ -35,6 +35,8 @@ from consilience.engines.program import (
     BLOCK_NUMBERS,
     LONGEST_BLOCK,
     Local,
+    Place,
+    Stored,
     longest_segment,
     run_segment,
     segment_of,
@@ -48,9 +50,11 @@ from consilience.kernel.gradients import network_gradients
 from consilience.kernel.mixing import make_disagreement
 from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
-from consilience.kernel.randomness import Purpose, agent_keys, normals
+from consilience.kernel.randomness import Purpose, agent_keys, step_noise
 from consilience.kernel.rows import Rows
 from consilience.kernel.step import each
+from consilience.kernel.tuning import Tuning, coordinates_of, in_precision, tuned_sampler
+from consilience.kernel.whitening import identity
 from consilience.plans import Plan
 from consilience.problems import Problem
 
@@ -73,6 +77,8 @@ class Simulation(Gossiping):
         self._data = Rows(problem, plan, self.dtype)
         chains, agents = np.arange(plan.num_chains), np.arange(plan.num_agents)
         self._keys = {purpose: agent_keys(plan.seed, purpose, chains, agents) for purpose in Purpose}
+        nobody = np.zeros_like(agents)
+        self._keys[Purpose.COMMON_NOISE] = agent_keys(plan.seed, Purpose.COMMON_NOISE, chains, nobody)
         self._start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
         require_usable(problem, self.parameters, self._start[0], self._data.stacked)
         self._gradients = network_gradients(problem, self.parameters)
@@ -113,26 +119,34 @@ class Simulation(Gossiping):
         for group in self._groups:
             if len(group) not in self._programs:
                 state, keys = self._of_group((self.initial_state(), self._keys), group)
-                numbers = (jnp.int32(0), jnp.int32(1), jnp.int32(0))
-                lowered = jax.jit(self._segment).lower(state, keys, *numbers, self._data_of(group))
+                place = Place.of(0, 1, Stored.of(self.plan))
+                tuning = in_precision(self._blank_tuning, self.dtype)
+                lowered = jax.jit(self._segment).lower(state, tuning, keys, place, self._data_of(group))
                 self._programs[len(group)] = lowered.compile()
 
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
         """Make `num_steps` steps from `first_step`."""
-        self.compile()
-        numbers = (jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(self.plan.draws_after(first_step)))
-        new_state, draws, errors = self._run_groups(jax.tree.map(jnp.asarray, state), numbers)
-        draws, errors = np.asarray(draws), np.asarray(errors)  # JAX would compile a slice of every length
-        return new_state, segment_of(self.plan, self.block_steps, first_step, num_steps, draws, errors)
+        return self.walked(state, None, first_step, num_steps, Stored.of(self.plan))
 
-    def _run_groups(self, state: Any, numbers: Any) -> Any:
+    def walked(
+        self, state: Any, tuning: Tuning | None, first_step: int, num_steps: int, stored: Stored
+    ) -> tuple[Any, Segment]:
+        """Make steps with the numbers of a tuning; draws are stored as `stored` says."""
+        self.compile()
+        place = Place.of(first_step, num_steps, stored)
+        state, tuning = jax.tree.map(jnp.asarray, state), in_precision(tuning, self.dtype)
+        new_state, draws, errors = self._run_groups(state, tuning, place)
+        draws, errors = np.asarray(draws), np.asarray(errors)  # JAX would compile a slice of every length
+        return new_state, segment_of(stored, self.block_steps, first_step, num_steps, draws, errors)
+
+    def _run_groups(self, state: Any, tuning: Tuning | None, place: Place) -> Any:
         """Run the program on every group of chains, and put the results together again."""
         if self._threads is None:
-            return self._programs[self.plan.num_chains](state, self._keys, *numbers, self._data.arrays)
+            return self._programs[self.plan.num_chains](state, tuning, self._keys, place, self._data.arrays)
 
         def run(group: np.ndarray) -> Any:
             own_state, own_keys = self._of_group((state, self._keys), group)
-            results = self._programs[len(group)](own_state, own_keys, *numbers, self._data_of(group))
+            results = self._programs[len(group)](own_state, tuning, own_keys, place, self._data_of(group))
             return jax.tree.map(np.asarray, results)
 
         states, draws, consensus = zip(*self._threads.map(run, self._groups), strict=True)
@@ -166,22 +180,47 @@ class Simulation(Gossiping):
         steps, (chain, agent) = found
         return first_step + steps, int(chain), int(agent)
 
+    def placed(self, positions: np.ndarray) -> Any:
+        """The sampler's state at positions `(chains, agents, size)` in its coordinates."""
+        return each(self.plan.gossip.init)(jnp.asarray(positions, self.dtype))
+
+    def positions(self, state: Any) -> np.ndarray:
+        """The positions in a state, `(chains, agents, size)`, in the sampler's coordinates."""
+        return np.asarray(each(self.plan.gossip.position)(state))
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """The sum over all agents of values `(agents, …)`."""
+        return values.sum(0)
+
+    @property
+    def _blank_tuning(self) -> Tuning | None:
+        """A tuning as programs take it, if the sampler tunes itself."""
+        if not self.plan.sampler.tunes_itself:
+            return None
+        shared, size = self.parameters.num_shared, self.parameters.size
+        return Tuning(1.0, 1, 1.0, identity(shared, self.plan.num_agents, size - shared))
+
     def _segment(
-        self, state: Any, keys: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any
+        self, state: Any, tuning: Tuning | None, keys: Any, place: Place, data: Any
     ) -> tuple[Any, jax.Array, jax.Array]:
         size, entries = self.parameters.size, self.parameters.entries
         shards, row_weights, scale = data
+        sampler = tuned_sampler(self.plan.gossip, tuning, self.dtype)
+        parameters, pulled_back = coordinates_of(tuning)
+        common = keys[Purpose.COMMON_NOISE] if sampler.has_common_noise else None
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             used = self._data.used(shards, rows)
             own = rows is not None or self._data.per_chain
-            return self._gradients(positions, used, row_weights, scale, own)
+            return pulled_back(self._gradients(parameters(positions), used, row_weights, scale, own))
 
         def noise(steps: jax.Array) -> jax.Array:
-            numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype)
+            own = keys[Purpose.NOISE]
+            numbers = step_noise(own, common, self.parameters.num_shared, steps, size, self.dtype)
             return numbers if entries is None else (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
 
         local = Local(
+            sampler=sampler,
             shape=(*keys[Purpose.NOISE].shape, size),
             noise=noise,
             chosen_rows=partial(self._data.chosen_rows, keys[Purpose.BATCH]),
@@ -189,13 +228,14 @@ class Simulation(Gossiping):
             disagreement=jax.vmap(self._disagreement),
             consensus_error=consensus_error,
             private_start=self.parameters.private_start,
+            parameters=parameters,
         )
-        return run_segment(self.plan, self._sizes, self.dtype, local, state, first_step, num_steps, first_draw)
+        return run_segment(self.plan, self._sizes, self.dtype, local, state, place)
 
 
 def simulation(problem: Problem, plan: Plan) -> Stepper:
     """The stepper of a plan's sampler."""
-    if not plan.sampler.tunes_itself:
+    if not plan.is_unison:
         return Simulation(problem, plan)
     require_matching(problem, plan)
     return Replicas(problem, plan, OneProcess(plan.num_agents), centre(plan.graph))

@@ -34,8 +34,10 @@ def check(plan: Plan, problem: Problem | None = None, curvature: float | None = 
 
 def revealed(plan: Plan) -> list[Finding]:
     """What nodes would learn of each other's data from sums over the network, if the sampler makes them."""
-    if not plan.sampler.tunes_itself or plan.num_agents == 1:
+    if plan.num_agents == 1:
         return []
+    if not plan.is_unison:
+        return _by_messages(plan)
     if plan.num_agents == 2:
         message = "of two agents each can take its own part from a sum, and has the other's: nothing hides it"
         return [Finding("warning", "masks", message, "a third agent")]
@@ -45,6 +47,15 @@ def revealed(plan: Plan) -> list[Finding]:
     return [
         Finding("ok", "masks", "between nodes, an agent's part of a sum is hidden; the sum itself is known to all")
     ]
+
+
+def _by_messages(plan: Plan) -> list[Finding]:
+    """What neighbours learn from messages of gossip."""
+    if plan.sampler.kind != "kinetic" and not plan.gossip.has_common_noise:
+        return []
+    why = "the noise is known to all" if plan.gossip.has_common_noise else "position and momentum together tell it"
+    message = f"a neighbour can read an agent's gradients from its messages, without noise ({why})"
+    return [Finding("warning", "messages", message, "langevin with noise of its own adds noise to all that is sent")]
 
 
 def counted(num_agents: int) -> str:

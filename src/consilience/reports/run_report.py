@@ -31,7 +31,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         "graph": plan.graph.name.replace("_", " "),
         "chains": shown(plan.num_chains),
         **({"sampler": summary["method"]} if plan.sampler.tunes_itself else {"steps": shown(plan.num_steps)}),
-        "draws of a chain" if plan.sampler.tunes_itself else "draws an agent": shown(summary["num_draws"]),
+        "draws of a chain" if plan.is_unison else "draws an agent": shown(summary["num_draws"]),
         "steps per second": shown(timing["steps_per_second"]),
         "sampling": f"{timing['sampling_seconds']:.1f} s",
         **{name.replace("_", " "): shown(summary[name]) for name in _AGREEMENT if name in summary},
@@ -61,7 +61,7 @@ def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
 
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What any run can show: the posterior, agreement or chains, the graph."""
-    own = unison_sections if run.plan.sampler.tunes_itself else gossip_sections
+    own = unison_sections if run.plan.is_unison else gossip_sections
     return [*own(run, with_marginals), *_graph(run)]
 
 
@@ -139,7 +139,7 @@ def participation_section(run: RunDirectory) -> list[Section]:
 
 
 def _prior_words(run: RunDirectory) -> str:
-    if not run.plan.sampler.tunes_itself:
+    if not run.plan.is_unison:
         return "with their share of the prior."
     return (
         "with the whole prior. Chains warmed up anew whenever agents were lost or came back; what is shown here is "

@@ -41,7 +41,7 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
             "algebraic_connectivity": plan.graph.algebraic_connectivity,
         },
         "timing": status.get("timing", {}),
-        **(in_unison(run) if plan.sampler.tunes_itself else by_gossip(run)),
+        **(in_unison(run) if plan.is_unison else by_gossip(run)),
     }
 
 

@@ -20,6 +20,7 @@ from consilience.samplers.base import Decay, Finding, Leaf, Option, SpeaksFirst,
 from consilience.samplers.consensus import consensus_finding, consensus_strength, default_consensus
 from consilience.samplers.dula_suggestion import suggested_schedules
 from consilience.samplers.landscape import Landscape
+from consilience.samplers.mixing import Mixing
 from consilience.schedules import ScheduleLike, broken_conditions
 
 
@@ -65,9 +66,9 @@ class DULA(SpeaksFirst):
         drift = n * self.step_size(k)
         return Coefficients(drift, self.consensus(k), square_root(2 * self.temperature * drift))
 
-    def mix(self, message: Any, disagreement: Any, coefficients: Coefficients) -> Any:
+    def mixing(self, graph: Graph, coefficients: Coefficients) -> Mixing:
         """A step of `β_k` towards the neighbours."""
-        return tree_map(lambda w, d: w - coefficients.pull * d, message, disagreement)
+        return Mixing(coefficients.pull)
 
     def step(
         self, state: Any, gradient: Any, message: Any, mixed: Any, coefficients: Coefficients, noise: Any

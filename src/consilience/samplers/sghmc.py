@@ -34,6 +34,7 @@ from consilience.samplers.consensus import (
     default_consensus,
 )
 from consilience.samplers.landscape import Landscape
+from consilience.samplers.mixing import Mixing
 from consilience.schedules import FromTo, ScheduleLike
 
 _EXPONENT = 0.6
@@ -99,9 +100,9 @@ class SGHMC(SpeaksFirst):
         deviation = square_root(2 * self.friction * self.temperature * n * step)
         return Coefficients(step, n * step, 1 - self.friction * step, self.consensus(k), deviation)
 
-    def mix(self, message: Any, disagreement: Any, coefficients: Coefficients) -> Any:
+    def mixing(self, graph: Graph, coefficients: Coefficients) -> Mixing:
         """A step of `β_k` towards the neighbours."""
-        return tree_map(lambda w, d: w - coefficients.pull * d, message, disagreement)
+        return Mixing(coefficients.pull)
 
     def step(
         self, state: State, gradient: Any, message: Any, mixed: Any, coefficients: Coefficients, noise: Any

@@ -92,7 +92,7 @@ FACTS = Facts._fields
 class Unison(Sampler):
     """A sampler in unison."""
 
-    tunes_itself: ClassVar[bool] = True
+    tunes_by_default: ClassVar[bool] = True
     takes_private: ClassVar[bool]
     """Whether it can sample private parameters."""
 

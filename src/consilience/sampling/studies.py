@@ -39,7 +39,7 @@ def start_study(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun) 
         out: the study's directory.
         show: called before each run; returns what shows its progress.
     """
-    tuned = next((plan for plan in plans.values() if plan.sampler.tunes_itself), None)
+    tuned = next((plan for plan in plans.values() if plan.is_unison), None)
     if tuned is not None:
         raise PlanError(
             f"the study {name} compares networks whose agents each walk a chain of their own: for "

@@ -16,7 +16,7 @@ from consilience.graphs import Graph
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Gossip, Landscape, Sampler
-from consilience.sampling.wishes import COUNTING, SELF_TUNING, Wishes, require_taken
+from consilience.sampling.wishes import IN_UNISON, SELF_TUNING, Wishes, require_taken
 
 _ANY_STEPS = 1000
 _NOTHING_KNOWN = Landscape(1.0, 1.0, "made up")
@@ -83,7 +83,7 @@ def _from_module(
         return _by_default(reference, graph, wishes)
     wishes.require_fitting(kind)
     own = SAMPLERS[kind].from_numbers(graph, wishes.numbers)
-    if SAMPLERS[kind].tunes_itself:
+    if own is not None and own.tunes_itself:
         return Resolved(Plan(problem=reference, graph=graph, sampler=own, **wishes.entries))
     steps = wishes.num_steps or (_ANY_STEPS if only_weighed else None)
     if steps is None or not (own or only_weighed or wishes.auto or wishes.sampler):
@@ -135,7 +135,7 @@ def _with_sampler(
     """The plan with its own sampler, or with one whose numbers are chosen for it; the wished numbers hold in both."""
     kind = wishes.sampler or draft.sampler.kind
     wishes.require_fitting(kind)
-    if SAMPLERS[kind].tunes_itself:
+    if SAMPLERS[kind].tunes_by_default:
         return Resolved(_tuning_itself(draft, kind, wishes))
     if draft.sampler.tunes_itself:
         if wishes.num_steps is None:
@@ -155,10 +155,10 @@ def _with_sampler(
 
 def _tuning_itself(draft: Plan, kind: str, wishes: Wishes) -> Plan:
     """The plan with a sampler that needs no numbers."""
-    if draft.batch_size is not None:
+    if draft.batch_size is not None and kind in IN_UNISON:
         raise PlanError(
             f"the plan has minibatches of {draft.batch_size} rows, and {kind} needs the gradients of all rows: take "
-            + " or ".join(f"--sampler {name}" for name in COUNTING)
+            + " or ".join(f"--sampler {name}" for name in SAMPLERS if name not in IN_UNISON)
         )
     own = draft.sampler if draft.sampler.kind == kind else SAMPLERS[kind].from_numbers(draft.graph, {})
     assert own is not None  # it needs no numbers

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consilience.errors import PlanError
-from consilience.samplers import SAMPLERS, Sampler
+from consilience.samplers import SAMPLERS, Sampler, Unison
 
 _OF_DRAWS = {
     "num_draws": "--draws", "num_warmup": "--warmup", "max_draws": "--max-draws", "masked": "--unmasked",
@@ -19,8 +19,10 @@ _OF_DRAWS = {
 }  # fmt: skip
 _OF_STEPS = {"burn_in": "--burn-in", "store_every": "--store-every"}
 _OF_GOSSIP = {**_OF_STEPS, "batch_size": "--batch-size"}
-SELF_TUNING = tuple(kind for kind, sampler in SAMPLERS.items() if sampler.tunes_itself)
+SELF_TUNING = tuple(kind for kind, sampler in SAMPLERS.items() if sampler.tunes_by_default)
 """The samplers that count draws."""
+IN_UNISON = tuple(kind for kind, sampler in SAMPLERS.items() if issubclass(sampler, Unison))
+"""Those of them whose agents walk the same chains."""
 COUNTING = tuple(kind for kind in SAMPLERS if kind not in SELF_TUNING)
 """The samplers that count steps."""
 
@@ -56,7 +58,7 @@ class Wishes:
         >>> Wishes(num_steps=100).count_steps, Wishes(entries={"num_draws": 100}).count_steps
         (True, False)
         """
-        taken = {name for kind in SELF_TUNING for name in SAMPLERS[kind].options}
+        taken = {name for kind in IN_UNISON for name in SAMPLERS[kind].options}
         return (
             self.num_steps is not None
             or self.auto
@@ -76,7 +78,7 @@ class Wishes:
 
     def require_fitting(self, kind: str) -> None:
         """Check that a sampler takes what is said."""
-        if SAMPLERS[kind].tunes_itself:
+        if SAMPLERS[kind].tunes_by_default:
             self._require_for_draws(kind)
         else:
             for name, option in _OF_DRAWS.items():
@@ -91,13 +93,17 @@ class Wishes:
         other = " or ".join(f"--sampler {name}" for name in COUNTING)
         if self.auto:
             raise PlanError(f"{kind} tunes itself: leave out --auto")
+        taken = () if kind in IN_UNISON else ("store_every",)
         steps = ["--steps"] if self.num_steps is not None else []
-        steps += [option for name, option in _OF_STEPS.items() if name in self.entries]
+        steps += [option for name, option in _OF_STEPS.items() if name in self.entries and name not in taken]
         if steps:
             raise PlanError(
                 f"{kind} counts draws, not steps: in place of {', '.join(steps)} take --warmup and --draws, or none "
                 f"of them (it stops when it has converged); or a sampler that counts steps, {other}"
             )
+        if kind not in IN_UNISON:
+            return
+        other = " or ".join(f"--sampler {name}" for name in SAMPLERS if name not in IN_UNISON)
         if "batch_size" in self.entries:
             raise PlanError(f"{kind} needs the gradients of all rows: leave out --batch-size, or take {other}")
         if self.entries.get("dtype") == "float32":

@@ -27,6 +27,8 @@ from consilience.kernel.step import coefficients_of, each, one_step
 from consilience.samplers import Gossip
 from consilience.theory.gaussian import GaussianNetwork, Moments
 
+_CONSERVED = 1e-10  # what counts as no change
+
 
 class AffineStep(NamedTuple):
     """`x⁺ = A x + b + B ξ + G ε`."""
@@ -71,7 +73,9 @@ class ExactLaw:
             transition, noise, gradient = (np.asarray(part) for part in self._jacobians(*origin, coefficients))
             found = AffineStep(transition, push, noise, gradient)
             self._require_affine(found, coefficients)
-        return found
+        if self.sampler.has_common_noise:  # one noise for all agents: what it does to each is added up
+            noise = noise.reshape(-1, self.num_agents, self.size).sum(1)
+        return found._replace(noise=noise)
 
     def after(self, num_steps: int, start: Moments | None = None, batch_size: int | None = None) -> Moments:
         """The law of the states after so many steps; `start` is that of the positions, by default all at 0."""
@@ -104,13 +108,32 @@ class ExactLaw:
         from scipy.linalg import solve_discrete_lyapunov
 
         found = self.step(k)
-        radius = np.abs(np.linalg.eigvals(found.transition)).max()
+        basis = self._reachable(found)
+        transition, noise = basis.T @ found.transition @ basis, basis.T @ found.noise
+        radius = np.abs(np.linalg.eigvals(transition)).max()
         if radius >= 1:
             raise UnstableError(
                 f"there is no stationary law for the numbers of step {k}: the spectral radius is {radius:.4g}"
             )
-        mean = np.linalg.solve(np.eye(self.num_states) - found.transition, found.push)
-        return Moments(mean, solve_discrete_lyapunov(found.transition, found.noise @ found.noise.T))
+        start = self.initial().mean
+        start = start - basis @ (basis.T @ start)  # what no step changes
+        push = basis.T @ (found.push + found.transition @ start)
+        mean = start + basis @ np.linalg.solve(np.eye(len(transition)) - transition, push)
+        return Moments(mean, basis @ solve_discrete_lyapunov(transition, noise @ noise.T) @ basis.T)
+
+    def _reachable(self, found: AffineStep) -> np.ndarray:
+        """An orthonormal basis of the states that steps can change: without what every step conserves.
+
+        A corrected sampler conserves `Σ_i s_i`: left eigenvectors of the transition with eigenvalue 1.
+        """
+        _, sizes, found_left = np.linalg.svd((found.transition - np.eye(self.num_states)).T)
+        conserved = found_left[sizes < _CONSERVED]
+        moves = np.concatenate([found.noise, found.gradient, found.push[:, None]], 1)
+        if len(conserved):  # only what neither noise nor gradients move
+            turned, sizes, _ = np.linalg.svd(conserved @ moves)
+            unmoved = np.append(sizes, np.zeros(len(conserved)))[: len(conserved)] < _CONSERVED * np.abs(moves).max()
+            conserved = turned.T[unmoved] @ conserved
+        return np.linalg.svd(conserved)[2][len(conserved) :].T if len(conserved) else np.eye(self.num_states)
 
     def initial(self, start: Moments | None = None) -> Moments:
         """The law of the states of agents that start at positions of some law."""
@@ -133,7 +156,13 @@ class ExactLaw:
 
         disagreement = jax.vmap(make_disagreement(self.network.graph, jnp.float64))
         new = one_step(
-            self.sampler, self._unravel(state), coefficients, noise.reshape(shape), gradients, disagreement
+            self.sampler,
+            self.network.graph,
+            self._unravel(state),
+            coefficients,
+            noise.reshape(shape),
+            gradients,
+            disagreement,
         )
         return ravel_pytree(new)[0]
 

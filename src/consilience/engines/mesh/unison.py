@@ -156,7 +156,7 @@ def _laid_out(plan: Plan, settings: DeviceSettings) -> tuple[Mesh, Layout]:
 
 def mesh_stepper(problem: Problem, plan: Plan, settings: DeviceSettings | None = None) -> Stepper:
     """The stepper of a plan's sampler."""
-    made = mesh_replicas if plan.sampler.tunes_itself else MeshSimulation
+    made = mesh_replicas if plan.is_unison else MeshSimulation
     return made(problem, plan, settings)
 
 

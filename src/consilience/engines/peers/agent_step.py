@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from consilience.errors import PlanError
+from consilience.kernel.chebyshev import mixed
 from consilience.kernel.gradients import network_gradients
 from consilience.kernel.mixing import Neighbours, disagreement, neighbour_tables
 from consilience.kernel.model_checks import require_usable
@@ -30,7 +32,7 @@ from consilience.kernel.step import (
 )
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.samplers import SpeaksFirst
+from consilience.samplers import Corrected, SpeaksFirst
 
 Arrays = tuple[np.ndarray, ...]
 """A message: one array `(chains, …)` for each leaf."""
@@ -55,6 +57,10 @@ class AgentStep:
     """
 
     def __init__(self, problem: Problem, plan: Plan, agent: int, weights: Mapping[int, float]) -> None:
+        if isinstance(plan.sampler, Corrected):
+            raise PlanError(
+                f"the sampler {plan.sampler.kind} does not yet run on nodes: take the engine simulate or mesh"
+            )
         self.plan, self.agent, self.weights = plan, agent, weights
         self.dtype = jnp.dtype(plan.dtype)
         self.parameters = Parameters.of(problem, self.dtype)
@@ -137,7 +143,10 @@ class AgentStep:
         ]
         apart = jax.vmap(lambda own, seen: disagreement(own, seen, self._neighbours))(own, seen)
         said, apart = (jax.tree.unflatten(self._structure, leaves) for leaves in (own, apart))
-        return completed(self.plan.gossip, state, gradient, said, apart, numbers, noise, self._private_start)
+        sampler = self.plan.gossip
+        mixing = sampler.mixing(self.plan.graph, shared_coefficients(numbers, self._private_start))
+        heard = mixed(said, lambda _: apart, mixing)
+        return completed(sampler, state, gradient, said, heard, numbers, noise, self._private_start)
 
 
 def _own_neighbours(weights: Mapping[int, float], dtype: Any) -> Neighbours:

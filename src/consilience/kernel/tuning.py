@@ -1,0 +1,51 @@
+"""The numbers that a warm-up finds, as compiled programs take them: the same program serves every window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from consilience.kernel.whitening import Whitening
+from consilience.samplers import Corrected, Gossip
+
+Change = Callable[[jax.Array], jax.Array]
+
+
+class Tuning(NamedTuple):
+    """A corrected sampler's numbers and its coordinates."""
+
+    step_size: Any
+    exchanges: Any
+    temperature: Any
+    whitening: Whitening
+
+
+def tuned_sampler(sampler: Gossip, tuning: Tuning | None, dtype: Any) -> Gossip:
+    """The sampler with the numbers of a tuning; as it is, if its numbers were given."""
+    if tuning is None:
+        return sampler
+    assert isinstance(sampler, Corrected)
+    step, temperature = (jnp.asarray(number, dtype) for number in (tuning.step_size, tuning.temperature))
+    return sampler.tuned(step, jnp.asarray(tuning.exchanges, jnp.int32), temperature)
+
+
+def coordinates_of(tuning: Tuning | None) -> tuple[Change, Change]:
+    """From the sampler's coordinates to parameters, and from gradients there to those in its coordinates."""
+    if tuning is None:
+        return _same, _same
+    return tuning.whitening.position, tuning.whitening.pulled_back
+
+
+def _same(values: jax.Array) -> jax.Array:
+    return values
+
+
+def in_precision(tuning: Tuning | None, dtype: Any) -> Tuning | None:
+    """The tuning with whitening in the precision of the run."""
+    if tuning is None:
+        return None
+    whitening = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tuning.whitening)
+    return tuning._replace(whitening=whitening)
