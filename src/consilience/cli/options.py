@@ -41,7 +41,7 @@ _OF_PLANS: dict[str, Any] = {
     ],
     "num_warmup": Annotated[
         int | None,
-        typer.Option("--warmup", min=20, help="Moves of the warm-up (nuts, hmc), or the most steps of it."),
+        typer.Option("--warmup", min=20, help="Moves of the warm-up (nuts, hmc), or its most steps."),
     ],
     "max_draws": Annotated[
         int | None, typer.Option("--max-draws", min=100, help="The most draws, if it stops when converged.")

@@ -33,6 +33,7 @@ LONGEST_BLOCK = 32  # longer ones get split among threads, which then wait for e
 _BUFFER_BYTES = 2**24  # draws kept in memory until a segment ends
 _MOST_SLOTS = 2**16
 _LONGEST_SEGMENT = 2**22
+_MOST_CUTS = 200
 
 
 class Sizes(NamedTuple):
@@ -80,6 +81,11 @@ def sizes_of(plan: Plan, longest: int, block_steps: int, prepared_steps: int) ->
     """Segments of at most `longest` steps, in whole blocks."""
     blocks = max(1, longest // block_steps)
     return Sizes(block_steps, prepared_steps, blocks, math.ceil(blocks * block_steps / plan.store_every) + 1)
+
+
+def measurements(plan: Plan, block_steps: int) -> int:
+    """How often is measured at most: after each block, and where a window or a look cuts one."""
+    return math.ceil(plan.num_steps / block_steps) + (_MOST_CUTS if plan.sampler.tunes_itself else 0)
 
 
 def segment_of(

@@ -38,11 +38,13 @@ from consilience.engines.program import (
     Place,
     Stored,
     longest_segment,
+    measurements,
     run_segment,
     segment_of,
     sizes_of,
 )
 from consilience.engines.unison import OneProcess, Replicas
+from consilience.engines.warmed import WarmedStepper
 from consilience.graphs.spanning import centre
 from consilience.kernel.consensus import consensus_error
 from consilience.kernel.curvature import largest_curvature
@@ -87,7 +89,7 @@ class Simulation(Gossiping):
         self._choose_sizes()
         self.storage = Storage(
             agents, slice(0, plan.num_agents), plan.num_agents, ("consensus_error",),
-            math.ceil(plan.num_steps / self.block_steps),
+            measurements(plan, self.block_steps),
         )  # fmt: skip
         self.form: StateForm = PlainForm(jax.eval_shape(self.initial_state))
         self._programs: dict[int, Any] = {}
@@ -166,13 +168,15 @@ class Simulation(Gossiping):
         """Whether all numbers of the state are finite."""
         return leaves_are_finite(state)
 
-    def find_diverged(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
+    def find_diverged(
+        self, state: Any, first_step: int, num_steps: int, tuning: Tuning | None = None
+    ) -> tuple[int, int, int] | None:
         """Bisect a segment for the first step after which a position is not finite."""
+        stored = Stored.of(self.plan)
 
         def bad_after(steps: int) -> np.ndarray:
-            reached = self.advance(state, first_step, steps)[0] if steps else state
-            positions = np.asarray(each(self.plan.gossip.position)(reached))
-            return ~np.isfinite(positions).all(-1)
+            reached = self.walked(state, tuning, first_step, steps, stored)[0] if steps else state
+            return ~np.isfinite(self.positions(reached)).all(-1)
 
         found = first_bad_step(bad_after, num_steps)
         if found is None:
@@ -236,6 +240,7 @@ class Simulation(Gossiping):
 def simulation(problem: Problem, plan: Plan) -> Stepper:
     """The stepper of a plan's sampler."""
     if not plan.is_unison:
-        return Simulation(problem, plan)
+        plain = Simulation(problem, plan)
+        return WarmedStepper(plain) if plan.sampler.tunes_itself else plain
     require_matching(problem, plan)
     return Replicas(problem, plan, OneProcess(plan.num_agents), centre(plan.graph))

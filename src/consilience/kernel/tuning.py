@@ -44,8 +44,8 @@ def _same(values: jax.Array) -> jax.Array:
 
 
 def in_precision(tuning: Tuning | None, dtype: Any) -> Tuning | None:
-    """The tuning with whitening in the precision of the run."""
+    """The tuning with all its numbers in the precision of the run."""
     if tuning is None:
         return None
-    whitening = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tuning.whitening)
-    return tuning._replace(whitening=whitening)
+    numbers = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tuning._replace(exchanges=()))
+    return numbers._replace(exchanges=jnp.asarray(tuning.exchanges, jnp.int32))

@@ -22,7 +22,7 @@ _MOST_DIVERGING = 0.01
 _LEAST_BFMI = 0.3
 
 
-def looks(num_warmup: int) -> Iterator[int]:
+def looks(num_warmup: int, store_every: int = 1) -> Iterator[int]:
     """The steps after which a run looks whether its draws suffice: after 200 draws, and then ever more of them.
 
     >>> from itertools import islice
@@ -31,7 +31,7 @@ def looks(num_warmup: int) -> Iterator[int]:
     """
     draws = _FIRST_LOOK
     while True:
-        yield num_warmup + draws
+        yield num_warmup + draws * store_every
         draws = math.ceil(draws * _GROWTH / _UNIT) * _UNIT
 
 

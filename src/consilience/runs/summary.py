@@ -12,6 +12,8 @@ from consilience.graphs.spanning import num_hops
 from consilience.runs.convergence import shortcomings, verdict, warnings_of
 from consilience.runs.directory import RunDirectory, private_names
 from consilience.runs.posterior import entry_name, posterior_rows, shared_digest
+from consilience.samplers import Corrected
+from consilience.warmup.stages import SETTLING_STEPS
 
 SUMMARY_FORMAT = 3
 _MOST_AGENTS = 32
@@ -60,14 +62,31 @@ def by_gossip(run: RunDirectory) -> dict[str, Any]:
         for name, mean, rhat, ess in zip(names, row["mean"], row["rhat"], row["ess"], strict=True)
         if mean is not None
     ]
-    steps = run.status["step"]
     return {
         **verdict_entries(plan.sampler.temperature, rows),
-        **costs(steps, steps, max(0, steps - plan.burn_in) * plan.num_chains, rows),
+        **_gossip_costs(run, rows),
         **_consensus(run),
         "parameters": names,
         **found,
     }
+
+
+def _gossip_costs(run: RunDirectory, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rounds and gradients of agents that gossip; those of a warm-up were counted by it."""
+    plan, steps = run.plan, run.status["step"]
+    later = max(0, steps - plan.burn_in)
+    if not isinstance(plan.sampler, Corrected):
+        return costs(steps, steps, later * plan.num_chains, rows)
+    found = run.status.get("adaptation", {})
+    exchanges = found.get("exchanges", plan.sampler.exchanges or 1)
+    sampled = later + SETTLING_STEPS if found else steps
+    return {
+        **costs(
+            found.get("rounds", 0) + exchanges * sampled, found.get("gradients", 0) + sampled,
+            exchanges * later * plan.num_chains, rows,
+        ),
+        **({"adaptation": found} if found else {}),
+    }  # fmt: skip
 
 
 def in_unison(run: RunDirectory) -> dict[str, Any]:

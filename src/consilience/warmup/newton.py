@@ -1,0 +1,148 @@
+"""Where the warm-up begins: damped Newton on sums of values, gradients and Hessians over the agents.
+
+Hessians are scaled to a unit diagonal, and their eigenvalues' magnitudes are kept above 1e-6 of the largest. Private
+parameters are eliminated by their agent: what is summed is the Schur complement
+
+    H = Σ_i (H_ww − H_wz H_zz⁻¹ H_zw),      g = Σ_i (g_w − H_wz H_zz⁻¹ g_z).
+
+It stops when `gᵀ H⁻¹ g` is below the number of parameters: inside the posterior's bulk. The mode itself may lie far
+from it, as in hierarchical models.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from consilience.errors import ProblemError
+from consilience.warmup.derivatives import Derivatives, LocalPotentials
+from consilience.warmup.network import Network
+
+_LEAST_EIGENVALUE = 1e-6
+_MOST_ITERATIONS, _MOST_HALVINGS = 60, 25
+_SUFFICIENT = 1e-4  # of the decrease that the slope promises
+
+
+class Laplace(NamedTuple):
+    """A normal approximation of the posterior."""
+
+    positions: np.ndarray
+    """`(agents here, d + p)` where it is centred."""
+    root: np.ndarray
+    """`(d, d)` `S` with `S Sᵀ = H⁻¹`."""
+    own_root: np.ndarray
+    """`(agents here, p, p)` the same of private parameters, given the shared ones."""
+    shear: np.ndarray
+    """`(agents here, p, d)` `−H_zz⁻¹ H_zw`."""
+    iterations: int
+
+
+class Eliminated(NamedTuple):
+    """An agent's derivatives with its private parameters eliminated; arrays over the agents here."""
+
+    value: np.ndarray
+    decrement: np.ndarray
+    """`g_zᵀ H_zz⁻¹ g_z`"""
+    gradient: np.ndarray
+    hessian: np.ndarray
+    own_step: np.ndarray
+    """`−H_zz⁻¹ g_z`, to which `shear · δw` is added."""
+    shear: np.ndarray
+    own_root: np.ndarray
+
+
+class Factors(NamedTuple):
+    """`H⁻¹ = root rootᵀ` of a matrix whose eigenvalues' magnitudes are kept from 0."""
+
+    root: np.ndarray
+
+    def solve(self, vector: np.ndarray) -> np.ndarray:
+        """`H⁻¹ x`."""
+        return self.root @ (self.root.T @ vector)
+
+
+def factors(hessian: np.ndarray) -> Factors:
+    """The symmetric root of the inverse in coordinates in which the diagonal is 1.
+
+    >>> factors(np.diag([4.0, 1e12])).root.round(9).tolist()
+    [[0.5, 0.0], [0.0, 1e-06]]
+    """
+    if not len(hessian):
+        return Factors(np.zeros((0, 0)))
+    diagonal = np.abs(np.diag(hessian))
+    diagonal = np.where(diagonal > 0, diagonal, max(diagonal.max(), 1.0) * _LEAST_EIGENVALUE)
+    scale = 1 / np.sqrt(diagonal)
+    values, vectors = np.linalg.eigh(scale[:, None] * hessian * scale)
+    values = np.maximum(np.abs(values), _LEAST_EIGENVALUE * np.abs(values).max())
+    return Factors(scale[:, None] * (vectors / np.sqrt(values)) @ vectors.T)
+
+
+def newton(potentials: LocalPotentials, network: Network, start: np.ndarray, num_parameters: int) -> Laplace:
+    """A normal approximation inside the posterior's bulk.
+
+    Args:
+        potentials: of the agents here.
+        network: makes sums.
+        start: `(agents here, d + p)`, the shared part the same at all agents.
+        num_parameters: of the whole network, private ones of all agents included.
+    """
+    d = potentials.parameters.num_shared
+    here, positions = _eliminated(potentials.at(start), d), start
+    summed = network.summed(*here[:4])
+    if summed is None:
+        raise ProblemError(
+            "the log-posterior of everybody's data or its slope is not finite where the agents start: let init "
+            "return a point at which every agent's rows have a positive likelihood, and of a sensible size"
+        )
+    iterations = 0
+    while iterations < _MOST_ITERATIONS:
+        value, own_decrement, gradient, hessian = summed
+        inverse = factors(hessian)
+        step = -inverse.solve(gradient)
+        decrement = float(own_decrement) - float(gradient @ step)
+        if decrement < num_parameters:
+            break
+        own_step = here.own_step + here.shear @ step
+        away = np.concatenate([np.broadcast_to(step, (len(start), d)), own_step], 1)
+        length, found = 1.0, None
+        for _ in range(_MOST_HALVINGS):
+            there = _eliminated(potentials.at(positions + length * away), d)
+            found = network.summed(*there[:4])
+            slack = 1e-12 * abs(float(value))
+            if found is not None and found[0] <= value - _SUFFICIENT * length * decrement + slack:
+                break
+            length, found = length / 2, None
+        if found is None:
+            break
+        positions, here, summed = positions + length * away, there, found
+        iterations += 1
+    return Laplace(positions, factors(summed[3]).root, here.own_root, here.shear, iterations)
+
+
+def _eliminated(found: Derivatives, d: int) -> Eliminated:
+    agents, size = found.gradients.shape
+    p = size - d
+    if not p:
+        nothing = np.zeros(agents)
+        return Eliminated(
+            found.values, nothing, found.gradients, found.hessians, np.zeros((agents, 0)), np.zeros((agents, 0, d)),
+            np.zeros((agents, 0, 0)),
+        )  # fmt: skip
+    usable = np.isfinite(found.gradients).all(1) & np.isfinite(found.hessians).all((1, 2))
+    own = [factors(h[d:, d:] if ok else np.eye(p)).root for h, ok in zip(found.hessians, usable, strict=True)]
+    root = np.stack(own)
+    inverse = root @ root.swapaxes(1, 2)
+    shear = -inverse @ found.hessians[:, d:, :d]
+    across = found.hessians[:, :d, d:]
+    own_gradient = found.gradients[:, d:]
+    step = -(inverse @ own_gradient[..., None])[..., 0]
+    return Eliminated(
+        found.values,
+        -(own_gradient * step).sum(1),
+        found.gradients[:, :d] + (across @ step[..., None])[..., 0],
+        found.hessians[:, :d, :d] + across @ shear,
+        step,
+        shear,
+        root,
+    )
