@@ -20,7 +20,7 @@ from consilience.experiments import Experiment
 from consilience.planning.checks import counted
 from consilience.planning.suggestions import SuggestedPlan
 from consilience.plans import Plan
-from consilience.reports import tables, unison_report
+from consilience.reports import tables, unison_report, warmup_report
 from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 from consilience.runs.loop import Progress as Step
 from consilience.runs.loop import ShowProgress
@@ -285,7 +285,8 @@ def print_result(summary: Mapping[str, Any], page: Path) -> None:
         console.print(f"\n{floor}{beside}.", highlight=False)
     if "adaptation" in summary and "results" not in summary:
         console.print()
-        for line in unison_report.sampler_in_words(summary):
+        in_words = unison_report.sampler_in_words if "divergences" in summary else warmup_report.warmup_in_words
+        for line in in_words(summary):
             console.print(line, highlight=False)
     if "verdict" in summary and "results" not in summary:
         console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)

@@ -61,7 +61,7 @@ class Dense(NamedTuple):
         """The coordinates of positions `(…, agents, d + p)`, in this process's memory."""
         d = self.mean.shape[0]
         away = w[..., :d] - self.mean
-        shared = np.linalg.solve(self.root, away[..., None])[..., 0]
+        shared = np.linalg.solve(self.root, away.reshape(-1, d).T).T.reshape(away.shape)
         if not self.own_mean.shape[-1]:
             return shared
         rest = w[..., d:] - self.own_mean - np.einsum("apd,...ad->...ap", self.shear, away)

@@ -5,8 +5,9 @@ parameters are eliminated by their agent: what is summed is the Schur complement
 
     H = Σ_i (H_ww − H_wz H_zz⁻¹ H_zw),      g = Σ_i (g_w − H_wz H_zz⁻¹ g_z).
 
-It stops when `gᵀ H⁻¹ g` is below the number of parameters: inside the posterior's bulk. The mode itself may lie far
-from it, as in hierarchical models.
+Steps are limited to a radius, at first that of the bulk, which grows while the expansion holds. It stops when `gᵀ
+H⁻¹ g` is below the number of parameters: inside the posterior's bulk. The mode itself may lie far from it, as in
+hierarchical models.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from consilience.warmup.derivatives import Derivatives, LocalPotentials
 from consilience.warmup.network import Network
 
 _LEAST_EIGENVALUE = 1e-6
-_MOST_ITERATIONS, _MOST_HALVINGS = 60, 25
-_SUFFICIENT = 1e-4  # of the decrease that the slope promises
+_MOST_ITERATIONS, _MOST_TRIALS = 60, 25
+_ENOUGH, _GOOD = 0.1, 0.75  # of the decrease that the second-order expansion promises
 
 
 class Laplace(NamedTuple):
@@ -95,7 +96,7 @@ def newton(potentials: LocalPotentials, network: Network, start: np.ndarray, num
             "the log-posterior of everybody's data or its slope is not finite where the agents start: let init "
             "return a point at which every agent's rows have a positive likelihood, and of a sensible size"
         )
-    iterations = 0
+    iterations, radius = 0, float(num_parameters) ** 0.5
     while iterations < _MOST_ITERATIONS:
         value, own_decrement, gradient, hessian = summed
         inverse = factors(hessian)
@@ -105,14 +106,17 @@ def newton(potentials: LocalPotentials, network: Network, start: np.ndarray, num
             break
         own_step = here.own_step + here.shear @ step
         away = np.concatenate([np.broadcast_to(step, (len(start), d)), own_step], 1)
-        length, found = 1.0, None
-        for _ in range(_MOST_HALVINGS):
+        found = None
+        for _ in range(_MOST_TRIALS):
+            length = min(1.0, radius / decrement**0.5)
             there = _eliminated(potentials.at(positions + length * away), d)
             found = network.summed(*there[:4])
-            slack = 1e-12 * abs(float(value))
-            if found is not None and found[0] <= value - _SUFFICIENT * length * decrement + slack:
+            promised = (length - length**2 / 2) * decrement
+            kept = -np.inf if found is None else float(value - found[0]) / promised
+            if kept >= _ENOUGH:
+                radius *= 4 if kept > _GOOD and length < 1 else 1
                 break
-            length, found = length / 2, None
+            radius, found = length * decrement**0.5 / 4, None
         if found is None:
             break
         positions, here, summed = positions + length * away, there, found

@@ -47,15 +47,16 @@ class Moments(NamedTuple):
         """After some more draws `(draws, chains, agents, size)` of the `expected` ones of all chains."""
         if not len(draws):
             return self
-        flat = np.asarray(draws, np.float64).reshape(-1, *draws.shape[2:])
-        u = whitening.coordinates(flat)
-        square = np.einsum("nai,naj->aij", u, u) if isinstance(whitening, Dense) else (u**2).sum(0)
-        wanted = np.linspace(0, expected - 1, len(self.places)).astype(int) - int(self.num_draws)
-        places = self.places.copy()
-        for number, at in enumerate(wanted):
-            if 0 <= at < len(flat):
-                places[number] = flat[at]
-        return Moments(self.num_draws + len(flat), self.first + u.sum(0), self.second + square, places)
+        first, second, places, count = self.first.copy(), self.second.copy(), self.places.copy(), int(self.num_draws)
+        wanted = np.linspace(0, expected - 1, len(places)).astype(int)
+        for draw in np.asarray(draws, np.float64):  # one at a time: sums do not depend on where segments are cut
+            u = whitening.coordinates(draw)
+            first += u.sum(0)
+            second += np.einsum("cai,caj->aij", u, u) if isinstance(whitening, Dense) else (u**2).sum(0)
+            for number in np.flatnonzero((wanted >= count) & (wanted < count + len(draw))):
+                places[number] = draw[wanted[number] - count]
+            count += len(draw)
+        return Moments(np.array(count, np.int64), first, second, places)
 
 
 FEW_PLACES = 3

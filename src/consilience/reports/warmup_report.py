@@ -1,0 +1,82 @@
+"""What a run shows of the warm-up of a corrected sampler: what it found, and how it got there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from consilience.reports import tables
+from consilience.reports.figures import COLOURS, styled
+from consilience.reports.page import Section
+from consilience.reports.tables import shown
+from consilience.runs import RunDirectory
+
+_MOST_SCALES = 12
+
+
+def warmup_in_words(summary: Mapping[str, Any]) -> list[str]:
+    """What the warm-up found, and what the run cost."""
+    found, cost = summary["adaptation"], summary["rounds_per_effective_draw"]
+    exchanges = f"{found['exchanges']} exchange{'' if found['exchanges'] == 1 else 's'}"
+    settled = "" if found["settled"] else " The coordinates had not settled when it ended: allow it more steps."
+    dear = "" if cost is None else f", {shown(cost)} for one effective draw"
+    return [
+        f"{summary['method'][0].upper()}{summary['method'][1:]}: step size {shown(found['step_size'])}, {exchanges} "
+        f"with neighbours in a step, {found['whitening']} whitening, found in {found['gradients']:,} steps and "
+        f"{found['sums']:,} sums over the network.{settled}",
+        f"{summary['gradients']:,} gradients at each agent, {summary['rounds']:,} rounds of messages{dear}.",
+    ]
+
+
+def warmup_section(run: RunDirectory) -> list[Section]:
+    """A table of what was found, and a figure of the windows; nothing for samplers whose numbers were given."""
+    found = run.summary.get("adaptation") or {}
+    if "windows" not in found:
+        return []
+    facts = {
+        "step size": found["step_size"],
+        "exchanges in a step": found["exchanges"],
+        "largest curvature Λ": found["curvature"],
+        "excess ℓ of one agent": found["excess"],
+        "whitening": found["whitening"],
+        "its condition number": found["condition"],
+        "scales of the shared parameters": ", ".join(shown(one) for one in found["scales"][:_MOST_SCALES]),
+        "steps": found["gradients"],
+        "sums over the network": found["sums"],
+        "rounds": found["rounds"],
+    }
+    rows = [{"what": what, "value": shown(value)} for what, value in facts.items() if value not in (None, "")]
+    text = (
+        "Found by the warm-up, from sums over the network and windows of the sampler's own steps; nothing was set by "
+        "hand. The figure shows each window in its own coordinates: the eigenvalues of the draws' covariance, which "
+        "should come to 1, and by how many standard deviations the mean moved."
+    )
+    return [
+        Section("The warm-up", text, {"warmup": windows(found)}, tables.rows(rows, {"": "what", "value": "value"}))
+    ]
+
+
+def windows(found: Mapping[str, Any]) -> Figure:
+    """Each window's spread and shift in its own coordinates, and its step size and curvature."""
+    rows = found["windows"]
+    place = np.arange(1, len(rows) + 1)
+    with styled((9.2, 2.6)) as figure:
+        left, right = figure.subplots(1, 2)
+        low, high = ([row[name] for row in rows] for name in ("least", "largest"))
+        left.axhspan(0.3, 2.5, color=COLOURS[0], alpha=0.08)
+        left.vlines(place, low, high, color=COLOURS[0], linewidth=5, alpha=0.5, label="eigenvalues of the covariance")
+        left.plot(place, [max(row["moved"], 1e-3) for row in rows], "o-", color=COLOURS[1], label="mean moved by")
+        left.axhline(1, color="grey", linewidth=0.8, linestyle=":")
+        left.set_yscale("log")
+        right.plot(place, [row["step_size"] for row in rows], "o-", color=COLOURS[0], label="step size")
+        right.plot(place, [row["curvature"] for row in rows], "s-", color=COLOURS[1], label="largest curvature Λ")
+        right.plot(place, [row["excess"] for row in rows], "^-", color=COLOURS[2], label="excess ℓ")
+        right.set_yscale("log")
+        for axis in (left, right):
+            axis.set_xticks(place, [f"{int(row['steps'])}" for row in rows])
+            axis.set_xlabel("steps of the window")
+            axis.legend(fontsize=7.5)
+    return figure
