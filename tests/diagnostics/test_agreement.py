@@ -1,7 +1,7 @@
 """R-hat across agents: drift is no disagreement, a shift or another width is.
 
-Draws are normal with fixed seeds. Of `N` independent draws an agent's `D_i²/W` is about chi-square over `N`: the chance
-that one of 3 agents and its width exceed 1.01 in 4,000 draws, `D_i² > 0.02 W`, is below 1e-15.
+Draws are normal with fixed seeds. Of `N` independent draws an agent's `D_i²/W` is about chi-square over `N`: the
+chance that one of 3 agents and its width exceed 1.01 in 4,000 draws, `D_i² > 0.02 W`, is below 1e-15.
 """
 
 import numpy as np

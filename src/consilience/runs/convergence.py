@@ -1,9 +1,9 @@
 """Has a run converged? The rule, when to look, and the verdict in words.
 
 A run has converged if for every parameter, at every agent, R-hat is at most 1.01 and there are at least 400 effective
-draws (Vehtari et al., 2021). Where each agent walks a chain of its own, agents must agree too: R-hat across them is at
-most 1.01 (`diagnostics/agreement.py`). R-hat cannot see what no chain has visited: chains that all sit in one of several modes
-look converged.
+draws (Vehtari et al., 2021). Where each agent walks a chain of its own, agents must agree too: R-hat across them is
+at most 1.01 (`diagnostics/agreement.py`). R-hat cannot see what no chain has visited: chains that all sit in one of
+several modes look converged.
 """
 
 from __future__ import annotations
