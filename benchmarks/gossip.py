@@ -1,4 +1,4 @@
-"""Corrected kinetic sampling by gossip with nothing tuned: rounds for an effective draw, and whether agents are right.
+"""Corrected kinetic sampling by gossip, nothing tuned: rounds for an effective draw, and whether agents are right.
 
 Rounds are exchanges after the warm-up times chains (which share a message), effective draws those of the worst
 parameter at the worst agent (bulk). D-ULA beside it has the best constant numbers that the exact law knows of.

@@ -1,16 +1,16 @@
-"""The recipe: corrected kinetic sampling with nothing said is right at every agent, whatever the model and the graph.
+"""The recipe: corrected kinetic sampling with nothing said is right at every agent, on any model and graph.
 
-Right: means within 0.1 posterior deviations and variances within 10 %, beyond four Monte Carlo standard errors, with at
-least 5,000 effective draws at the worst agent (with 400 an exact sampler would miss 10 % in most trials). At 5,000 a
-tenth is 7 errors of a mean and 5 of a variance; with the 4 % of a variance that the exact law leaves at most, at least 7
-errors remain: the false-alarm rate is below 1e-6. The whole grid is `python -m benchmarks gossip-grid`.
+Right: means within 0.1 posterior deviations and variances within 10 %, beyond four Monte Carlo standard errors, with
+at least 5,000 effective draws at the worst agent (with 400 an exact sampler would miss 10 % in most trials). At 5,000
+a tenth is 7 errors of a mean and 5 of a variance; with the 4 % of a variance that the exact law leaves at most, at
+least 7 errors remain: the false-alarm rate is below 1e-6. The whole grid is `python -m benchmarks gossip-grid`.
 """
 
 import numpy as np
 import pytest
-
 from benchmarks.gossip import ENOUGH, errors, measured
 from benchmarks.unequal import CASES
+
 from consilience import graphs
 
 OPTIMISED = True
@@ -48,7 +48,7 @@ def test_an_agent_that_is_wrong_is_caught(shift, width):
 
 
 def test_references_agree_with_the_closed_form():
-    """Weighted points, and a funnel's quadrature where its answer is known: of groups without rows it is the prior."""
+    """Weighted points, and a funnel's quadrature where it is known: of a group without rows it is the prior."""
     from benchmarks.references import funnel_reference, weighted
 
     case = CASES["linear"](3)

@@ -49,7 +49,7 @@ def _prediction_in_words(summary: Mapping[str, Any]) -> list[str]:
             f"{100 * worst['predicted']:+.1f} %, measured {100 * worst['measured']:+.1f} %."
         )
     return [
-        f"Left by step size and exchanges, by the exact law of a normal posterior: means within {mean:.1g} sd, "
+        f"Left by step size and exchanges, by the exact law of a normal posterior: means {_small(mean)} sd off, "
         f"variances {100 * wide:+.1f} % at the worst agent.{beside}"
     ]
 
@@ -80,6 +80,15 @@ def agreement_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def _small(value: float) -> str:
+    """A distance in standard deviations, of which thousandths matter to nobody.
+
+    >>> _small(6e-16), _small(0.0234)
+    ('< 0.001', '0.023')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
 def prediction_section(run: RunDirectory) -> list[Section]:
     """A table of what was predicted of each agent, beside what its draws show."""
     found = (run.summary.get("adaptation") or {}).get("predicted")
@@ -93,7 +102,7 @@ def prediction_section(run: RunDirectory) -> list[Section]:
         {
             "agent": f"agent {row['agent']}",
             **{name: None if row[name] is None else f"{100 * row[name]:+.1f} %" for name in shares},
-            **{name: None if row[name] is None else f"{row[name]:.1g} sd" for name in ("mean_error", "apart")},
+            **{name: None if row[name] is None else f"{_small(row[name])} sd" for name in ("mean_error", "apart")},
         }
         for row in agreement_rows(run.summary)
     ]

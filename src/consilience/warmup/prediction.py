@@ -1,4 +1,4 @@
-"""What a corrected sampler's numbers leave: the errors of mean and variance to expect at every agent, before sampling.
+"""What a corrected sampler's numbers leave: the errors of mean and variance to expect at every agent.
 
 At the warm-up's mean `m` every agent's potential is replaced by its second-order expansion, in whitened coordinates
 
