@@ -5,9 +5,13 @@ import pytest
 
 import consilience as cs
 from consilience.deployment.merging import network_draws
+from consilience.deployment.networks import make_network
+from consilience.deployment.nodes import run_node
+from consilience.engines.peers.settings import NodeSettings
+from consilience.errors import NetworkError
 from tests.engines.peers.running import assert_same_draws
 from tests.engines.peers.test_network import ring_of_three
-from tests.engines.peers.virtual import KilledError
+from tests.engines.peers.virtual import KilledError, Laboratory
 
 OPTIMISED = True
 
@@ -24,6 +28,17 @@ TUNED = cs.Plan(
     problem="tests.engines.peers.test_network:ring_of_three", graph=cs.graphs.path(3), sampler=cs.kinetic(),
     num_warmup=200, num_draws=12, num_chains=2, seed=3,
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The draws of a network that warms up, and its runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        lab = Laboratory(TUNED, tmp_path_factory.mktemp("quiet") / "network", ring_of_three(), patch)
+        try:
+            return together(lab)
+        finally:
+            lab.clock.abandon()
 
 
 def together(lab):
@@ -48,8 +63,8 @@ def test_with_given_numbers_draws_are_those_of_simulate(sampler, laboratory, tmp
     assert_same_draws(found, cs.sample(ring_of_three(), plan, tmp_path / "whole"), tolerance=1e-9)
 
 
-def test_the_warm_up_over_sums_is_that_of_simulate(laboratory, tmp_path):
-    found, runs = together(laboratory(TUNED, ring_of_three()))
+def test_the_warm_up_over_sums_is_that_of_simulate(undisturbed, tmp_path):
+    found, runs = undisturbed
     whole = cs.sample(ring_of_three(), TUNED, tmp_path / "whole")
     tunings = [run.status["adaptation"] for run in runs]
     assert tunings[0] == tunings[1] == tunings[2]
@@ -59,3 +74,31 @@ def test_the_warm_up_over_sums_is_that_of_simulate(laboratory, tmp_path):
     for name in ("exchanges", "settled", "rounds", "sums", "gradients"):
         assert tunings[0][name] == expected[name]
     assert_same_draws(found, whole, tolerance=1e-6)
+
+
+def test_kills_change_no_bit(undisturbed, laboratory):
+    """The root in a window, then all at once while they sample: each resumes from a checkpoint of its own."""
+    expected, runs = undisturbed
+    windows = runs[0].status["adaptation"]["windows"]
+    second = int(windows[0]["steps"] * windows[0]["exchanges"] + 5)  # an exchange in the second window
+    sampling = int(sum(one["steps"] * one["exchanges"] for one in windows) + 60)
+    lab = laboratory(TUNED, ring_of_three(), checkpoint_seconds=1e-6)
+    lab.kill[1] = second
+    lab.start_all()
+    assert isinstance(lab.until_ended(1), KilledError)
+    lab.kill = dict.fromkeys(range(3), sampling)
+    lab.start(1)
+    for agent in range(3):
+        assert isinstance(lab.until_ended(agent), KilledError)
+    lab.kill.clear()
+    lab.start_all()
+    found, runs = finished(lab)
+    assert [run.status["restarts"] for run in runs] == [1, 2, 1]
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_nodes_that_continue_are_refused(tmp_path):
+    files = make_network(TUNED, tmp_path / "network", insecure=True, on_loss="continue")
+    with pytest.raises(NetworkError, match="used by both its ends or by neither"):
+        run_node(NodeSettings.load(files[0]), ring_of_three().of_agent(0))
