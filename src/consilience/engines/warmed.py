@@ -9,7 +9,6 @@ of the state, so a resumed run continues in the middle of a window, with the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -22,11 +21,11 @@ from consilience.errors import CheckpointError, PlanError
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
 from consilience.kernel.tuning import Tuning
-from consilience.kernel.whitening import Dense
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.warmup.adoption import common
 from consilience.warmup.network import Network
-from consilience.warmup.stages import SETTLING_STEPS, Prepared, Stage, WarmUp, described
+from consilience.warmup.stages import SETTLING_STEPS, Stage, WarmUp, described
 from consilience.warmup.windows import Moments
 
 
@@ -214,23 +213,6 @@ class WarmedStepper(Gossiping):
     def find_diverged(self, state: Warmed, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
         """The first position that is not finite."""
         return self.walker.find_diverged(state.walk, first_step, num_steps, state.tuning)
-
-
-def common(prepared: Prepared, adopted: Callable[[np.ndarray], np.ndarray]) -> Prepared:
-    """With the root agent's numbers in all that agents have in common: they are the same but for rounding."""
-    tuning, positions, stage = prepared
-    whitening, d = tuning.whitening, len(tuning.whitening.mean)
-    scale = "root" if isinstance(whitening, Dense) else "scale"
-    numbers = tuning._replace(whitening=())
-    shared = (numbers, whitening.mean, getattr(whitening, scale), stage, positions[:, 0, :d])
-    leaves, structure = jax.tree.flatten(shared)
-    arrays = [np.asarray(leaf) for leaf in leaves]
-    flat = adopted(np.concatenate([one.astype(np.float64).reshape(-1) for one in arrays]))
-    parts = np.split(flat, np.cumsum([one.size for one in arrays])[:-1])
-    found = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
-    numbers, mean, root, stage, start = jax.tree.unflatten(structure, found)
-    whole = np.concatenate([np.broadcast_to(start[:, None], (*positions.shape[:2], d)), positions[..., d:]], -1)
-    return Prepared(numbers._replace(whitening=whitening._replace(mean=mean, **{scale: root})), whole, stage)
 
 
 class WarmedForm:

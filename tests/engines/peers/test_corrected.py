@@ -9,12 +9,12 @@ from consilience.deployment.networks import make_network
 from consilience.deployment.nodes import run_node
 from consilience.engines.peers.settings import NodeSettings
 from consilience.errors import NetworkError
-from tests.engines.peers.running import assert_same_draws
-from tests.engines.peers.test_network import ring_of_three
+from tests.engines.peers.running import assert_same_draws, sample_by_peers
+from tests.engines.peers.test_kills import killed_at_random
+from tests.engines.peers.test_network import ring_of_three, sensors
 from tests.engines.peers.virtual import KilledError, Laboratory
 
 OPTIMISED = True
-
 
 
 def given(sampler):
@@ -102,3 +102,33 @@ def test_nodes_that_continue_are_refused(tmp_path):
     files = make_network(TUNED, tmp_path / "network", insecure=True, on_loss="continue")
     with pytest.raises(NetworkError, match="used by both its ends or by neither"):
         run_node(NodeSettings.load(files[0]), ring_of_three().of_agent(0))
+
+
+def test_a_window_that_diverges_at_one_agent_is_repeated_by_all(laboratory, tmp_path):
+    """A step size far too large: agents say finite numbers until the window ends, then all halve it, as one."""
+    plan = TUNED.replace(sampler=cs.kinetic(3.0), num_warmup=600, num_draws=4)
+    _, runs = together(laboratory(plan, ring_of_three()))
+    whole = cs.sample(ring_of_three(), plan, tmp_path / "whole")
+    found = [run.status["adaptation"]["windows"][0]["step_size"] for run in runs]
+    assert found == [whole.summary["adaptation"]["windows"][0]["step_size"]] * 3
+    assert found[0] < 3.0
+
+
+def silos():
+    return sensors((4, 9, 6, 12))
+
+
+@pytest.mark.slow(reason="two networks of processes, of which nodes are killed in the warm-up and while they sample")
+def test_real_processes_of_which_some_are_killed(tmp_path):
+    """Over TLS, masked, as users have them; no bit of the draws changes, and they agree with `simulate`."""
+    plan = cs.Plan(
+        problem="tests.engines.peers.test_corrected:silos", graph=cs.graphs.star(4), sampler=cs.kinetic(),
+        num_warmup=900, num_draws=300, num_chains=2,
+    )  # fmt: skip
+    quiet, _ = sample_by_peers(plan, tmp_path / "quiet", silos())
+    options = {"allow": ("tests.engines.peers.test_corrected",), "checkpoint_seconds": 0.2}
+    found, restarts = killed_at_random(plan, tmp_path / "network", waves=(2, 1, 2), **options)
+    assert sum(restarts) == 5
+    for name, values in quiet.items():
+        np.testing.assert_array_equal(found[name], values)
+    assert_same_draws(found, cs.sample(silos(), plan, tmp_path / "whole"), tolerance=1e-6)

@@ -54,9 +54,7 @@ class CorrectedNode(Node):
         return min(self.plan.num_steps * _MOST_EXCHANGES, _MOST_ROUNDS)
 
     def _wire(self, codec: Codec, entries: dict[str, Any]) -> Wire:
-        return GossipAndSums(
-            self.settings.agent, codec, self.rounds, self.members, entries, self.time, LONGEST_SUM
-        )
+        return GossipAndSums(self.settings.agent, codec, self.rounds, self.members, entries, self.time, LONGEST_SUM)
 
     def _form(self) -> StateForm:
         if self.plan.sampler.tunes_itself:
@@ -77,7 +75,7 @@ class CorrectedNode(Node):
         if state is None:
             self.rounds.start_at(self.most_rounds, None)
         else:
-            walk: Walk = state.walk if isinstance(state, Warmed) else state
+            walk = _walk_of(state)
             self.rounds.start_at(int(walk.round), NodeState(walk.sampler, None, walk.usual))
             self._rounds_at = {first_round: int(walk.round)}
         if self.meetings is not None:
@@ -110,18 +108,19 @@ class CorrectedNode(Node):
         if self.meetings is not None:
             self.meetings.before_step(first_step)
         try:
-            if self.warmed is None:
-                after, segment = self.walk.walked(state, None, first_step, num_steps, Stored.of(self.plan))
-            else:
-                after, segment = self.warmed.advance(state, first_step, num_steps)
+            after, segment = self._advanced(state, first_step, num_steps)
         except Stopped:  # inside a sum: what came before it is made again
             return state, self._nothing(first_step)
-        walk: Walk = after.walk if isinstance(after, Warmed) else after
         self.at_step = segment.last_step
-        self._rounds_at[self.at_step] = int(walk.round)
+        self._rounds_at[self.at_step] = int(_walk_of(after).round)
         if len(self.walk.distance):
             self.distance = float(self.walk.distance.mean())
         return after, segment
+
+    def _advanced(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
+        if self.warmed is not None:
+            return self.warmed.advance(state, first_step, num_steps)
+        return self.walk.walked(state, None, first_step, num_steps, Stored.of(self.plan))
 
     def _nothing(self, step: int) -> Segment:
         chains = self.plan.num_chains
@@ -184,3 +183,8 @@ class CorrectedNode(Node):
         counts = self.wire.all_counts()
         messages = {name: counts[name] for name in ("sent", "received", "rejected")}
         return {**super().status(), **own, "durable": durable, **more, "messages": messages}
+
+
+def _walk_of(state: Warmed | Walk) -> Walk:
+    """The walk in a node's state."""
+    return state.walk if isinstance(state, Warmed) else state

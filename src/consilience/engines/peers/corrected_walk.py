@@ -142,7 +142,7 @@ class NodeWalk(Gossiping):
         measured = last > first_step and len(self.distance) > 0
         return self._at(sampler, round_, diverged), Segment(
             last, np.stack(draws) if draws else empty, first_draw, np.array([last] if measured else [], int),
-            {name: self.distance if measured else self.distance[:0] for name in self.storage.metrics},
+            dict.fromkeys(self.storage.metrics, self.distance if measured else self.distance[:0]),
         )  # fmt: skip
 
     def _exchanges(self, tuning: Tuning | None) -> int:

@@ -18,7 +18,7 @@ from consilience.engines.peers.sums import Sums
 from consilience.engines.peers.wire import Wire
 
 MARK = b"sums of all"
-"""What is sent about sums begins with it: a message of gossip begins with the length of its header, which is short."""
+"""What is sent about sums begins with it; a message of gossip begins with the length of its header, a small one."""
 
 
 class GossipAndSums(Wire):

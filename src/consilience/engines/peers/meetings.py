@@ -113,7 +113,7 @@ class Meetings:
         parts = []
         for first in range(0, words.shape[1], _NUMBERS_AT_ONCE):
             part = words[:, first : first + _NUMBERS_AT_ONCE]
-            parts.append(self._made(lambda part=part: self.sums.total(part.reshape(-1))).reshape(part.shape))
+            parts.append(self._made(self.sums.total, part.reshape(-1)).reshape(part.shape))
         return from_limbs(np.concatenate(parts, 1))
 
     def adopted(self, values: np.ndarray) -> np.ndarray:
@@ -121,8 +121,7 @@ class Meetings:
         words = np.ascontiguousarray(values, np.float64).view(np.uint64)
         self._begin()
         parts = [words[first : first + _NUMBERS_AT_ONCE] for first in range(0, words.size, _NUMBERS_AT_ONCE)]
-        found = [self._made(lambda part=part: self.sums.adopt(part)) for part in parts]
-        return np.concatenate(found).view(np.float64)
+        return np.concatenate([self._made(self.sums.adopt, part) for part in parts]).view(np.float64)
 
     def _begin(self) -> None:
         if not self._has_keys:
@@ -133,10 +132,10 @@ class Meetings:
         if self.sums.label.draw != self._draw:
             self.sums.begin_draw(self._draw, 0)
 
-    def _made(self, operation: Callable[[], np.ndarray]) -> np.ndarray:
+    def _made(self, operation: Callable[[np.ndarray], np.ndarray], words: np.ndarray) -> np.ndarray:
         """What an operation gives; decisions follow from totals, so nothing is ever repeated."""
         try:
-            return operation()
+            return operation(words)
         except Retry as retry:
             raise SumError(
                 f"agents took different decisions while they warmed up ({retry}): let all nodes run the same "

@@ -119,7 +119,7 @@ class Node(Gossiping, Member[Wire]):
         """Of its own shard."""
         return self.problem.fingerprint()
 
-    def largest_curvature(self) -> float:
+    def largest_curvature(self) -> float | None:
         """Of its own potential, where it starts."""
         agent = np.array([self.settings.agent])
         return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, agent, self.step.start[0])
@@ -325,8 +325,8 @@ def _require_losable(plan: Plan) -> None:
     sampler = plan.gossip
     if isinstance(sampler, Corrected) or sampler.edge_rate(sampler.coefficients(0, plan.num_agents)) is None:
         raise NetworkError(
-            f"the sampler {sampler.kind} cannot do without an edge: it must be used by both its ends or by neither, in "
-            "every exchange, and nodes that lose each other cannot agree on that. Set on_loss = \"wait\" in the "
+            f"the sampler {sampler.kind} cannot do without an edge: it must be used by both its ends or by neither, "
+            "in every exchange, and nodes that lose each other cannot agree on that. Set on_loss = 'wait' in the "
             "node's file, or take dula"
         )
 
