@@ -12,6 +12,7 @@ from importlib.metadata import version
 from benchmarks import (
     a9a,
     against_others,
+    gossip,
     lenet,
     memory,
     mesh,
@@ -39,6 +40,8 @@ COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "peers-lenet": peers.lenet_rounds,
     "peers-checkpoints": peers.checkpoints,
     "peers-memory": peers.growth,
+    "gossip": gossip.rounds,
+    "gossip-grid": gossip.grid,
     "unison": unison.leapfrogs,
     "unison-gradients": unison_draws.gradients,
     "unison-rounds": unison_draws.rounds,

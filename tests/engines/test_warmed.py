@@ -38,7 +38,9 @@ def unequal():
     return regression([3, 20, 8, 40], num_features=3, noise_variance=0.5)
 
 
-@pytest.mark.parametrize("kind", ["kinetic", "langevin"])
+@pytest.mark.parametrize(
+    "kind", ["kinetic", pytest.param("langevin", marks=pytest.mark.slow(reason="tens of thousands of steps"))]
+)
 def test_every_agent_has_the_pooled_posterior(kind, unequal):
     """Means and variances of every parameter at every agent; false-alarm rate 1e-6 (and 2 % bias is not seen)."""
     graph = cs.graphs.path(4)
@@ -56,6 +58,7 @@ def test_every_agent_has_the_pooled_posterior(kind, unequal):
     assert rejects_moments(values[:, 0], posterior.mean + 0.1 * np.sqrt(variance), variance)
 
 
+@pytest.mark.slow(reason="one more program, ten thousand steps")
 def test_private_parameters_are_whitened_with_the_shared_ones():
     problem = sites((4, 9, 6))
     plan = cs.Plan(graph=cs.graphs.path(3), sampler=cs.kinetic(), num_draws=2500, seed=2)
@@ -95,6 +98,7 @@ def test_a_run_resumes_from_any_segment(unequal):
         np.testing.assert_array_equal(again[name], values)
 
 
+@pytest.mark.slow(reason="two more programs, many windows")
 def test_a_diverging_window_is_repeated_with_half_the_step(unequal):
     plan = cs.Plan(graph=cs.graphs.path(4), sampler=cs.kinetic(3.0), num_draws=10, num_chains=2)
     with pytest.raises(DivergedError, match="step size halved 6 times"):
@@ -104,6 +108,7 @@ def test_a_diverging_window_is_repeated_with_half_the_step(unequal):
     assert state.stage.records[0, 1] == 3.0 / 2 ** np.round(np.log2(3.0 / state.stage.records[0, 1]))
 
 
+@pytest.mark.slow(reason="one more program, Hessian-vector products")
 def test_large_models_are_scaled_parameter_by_parameter():
     """303 parameters of very different scales: no Hessian is made."""
     scales = 10 ** np.linspace(-1, 1, 303)

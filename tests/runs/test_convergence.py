@@ -45,3 +45,9 @@ def test_warnings_come_with_a_remedy():
     assert "0.20" in energy
     assert "50 %" in depth
     assert "max_depth" in depth
+
+
+def test_agents_that_disagree_have_not_converged():
+    assert shortcomings([row()], across={"w": 1.004, "z": None}) == []
+    (reason,) = shortcomings([row()], across={"w": 1.004, "v": 1.2, "z": None})
+    assert reason == "agents disagree about v: R-hat across agents is 1.2, 1.01 at most is wanted"

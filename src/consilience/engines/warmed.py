@@ -203,8 +203,9 @@ class WarmedStepper(Gossiping):
         return satisfied
 
     def found(self, state: Warmed) -> dict[str, Any]:
-        """What the warm-up found."""
-        return described(state.tuning, state.stage)
+        """What the warm-up found, and what errors it leaves."""
+        found = described(state.tuning, state.stage)
+        return {**found, "predicted": self.warmup.predicted(state.tuning)} if state.stage.is_done else found
 
     def is_finite(self, state: Warmed) -> bool:
         """Whether all positions are finite; a window that diverges is repeated."""

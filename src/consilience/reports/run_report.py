@@ -11,7 +11,7 @@ from consilience.reports.page import Section, render_page
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
-from consilience.reports.warmup_report import warmup_section
+from consilience.reports.warmup_report import prediction_section, warmup_section
 from consilience.runs import RunDirectory
 from consilience.runs.files import read_json
 
@@ -91,7 +91,7 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     if run.plan.num_agents > 1:
         text += f" R-hat across agents, which measures agreement and not convergence, is at most {shown(worst)}."
     sections.append(Section("Traces", text, {"traces": figures.traces(run)}))
-    return [*sections, *warmup_section(run)]
+    return [*sections, *prediction_section(run), *warmup_section(run)]
 
 
 def _graph(run: RunDirectory) -> list[Section]:

@@ -28,7 +28,91 @@ def warmup_in_words(summary: Mapping[str, Any]) -> list[str]:
         f"with neighbours in a step, {found['whitening']} whitening, found in {found['gradients']:,} steps and "
         f"{found['sums']:,} sums over the network.{settled}",
         f"{summary['gradients']:,} gradients at each agent, {summary['rounds']:,} rounds of messages{dear}.",
+        *_prediction_in_words(summary),
     ]
+
+
+def _prediction_in_words(summary: Mapping[str, Any]) -> list[str]:
+    """The errors that are left by the exact law, beside how far agents were found to agree."""
+    found = summary["adaptation"].get("predicted")
+    if not found or summary["num_agents"] == 1:
+        return []
+    if "left_out" in found:
+        return [f"What errors are left was not predicted: {found['left_out']}."]
+    mean, wide = max(found["mean_error"]), max(found["variance_error"], key=abs)
+    measured = [row for row in agreement_rows(summary) if row["measured"] is not None]
+    beside = ""
+    if measured:
+        worst = max(measured, key=lambda row: abs(row["measured"]))
+        beside = (
+            f" Variance beside the network average's, where they differ most (agent {worst['agent']}): predicted "
+            f"{100 * worst['predicted']:+.1f} %, measured {100 * worst['measured']:+.1f} %."
+        )
+    return [
+        f"Left by step size and exchanges, by the exact law of a normal posterior: means within {mean:.1g} sd, "
+        f"variances {100 * wide:+.1f} % at the worst agent.{beside}"
+    ]
+
+
+def agreement_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For each agent described the errors predicted, and its variance beside the network average's, both ways."""
+    found, rows = summary["adaptation"]["predicted"], []
+    average = summary["network_average"]
+    for row in summary["agents"]:
+        agent = row["agent"]
+        pairs = list(zip(row["standard_deviation"], average["standard_deviation"], strict=True))
+        ratios = [own**2 / all_agents**2 - 1 for own, all_agents in pairs if own is not None and all_agents]
+        apart = [
+            abs(own - mean) / spread
+            for own, mean, spread in zip(row["mean"], average["mean"], average["standard_deviation"], strict=True)
+            if own is not None and mean is not None and spread
+        ]
+        rows.append(
+            {
+                "agent": agent,
+                "mean_error": found["mean_error"][agent],
+                "variance_error": found["variance_error"][agent],
+                "predicted": found["excess"][agent],
+                "measured": max(ratios, key=abs) if ratios else None,
+                "apart": max(apart) if apart else None,
+            }
+        )
+    return rows
+
+
+def prediction_section(run: RunDirectory) -> list[Section]:
+    """A table of what was predicted of each agent, beside what its draws show."""
+    found = (run.summary.get("adaptation") or {}).get("predicted")
+    if not found or run.plan.num_agents == 1:
+        return []
+    title = "What errors are left"
+    if "left_out" in found:
+        return [Section(title, f"Not predicted: {found['left_out']}.")]
+    shares = ("variance_error", "predicted", "measured")
+    rows = [
+        {
+            "agent": f"agent {row['agent']}",
+            **{name: None if row[name] is None else f"{100 * row[name]:+.1f} %" for name in shares},
+            **{name: None if row[name] is None else f"{row[name]:.1g} sd" for name in ("mean_error", "apart")},
+        }
+        for row in agreement_rows(run.summary)
+    ]
+    text = (
+        "With the step size and the exchanges that the warm-up found, the exact law of the sampler on a normal "
+        "posterior with every agent's own curvature says what errors stay, however long it runs: of each agent its "
+        "worst parameter. Draws cannot show an error that all agents share, but how agents differ from the network's "
+        "average; beside the prediction of the same, that tells whether the normal posterior is a fair stand-in. "
+        "Noise of minibatches is not in it."
+    )
+    columns = {
+        "": "agent",
+        "mean error, predicted": "mean_error",
+        "variance error, predicted": "variance_error",
+        "mean from the average's, measured": "apart",
+        "variance beside the average's, predicted": "predicted",
+        "the same, measured": "measured",
+    }
+    return [Section(title, text, {}, tables.rows(rows, columns))]
 
 
 def warmup_section(run: RunDirectory) -> list[Section]:

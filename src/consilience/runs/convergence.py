@@ -1,8 +1,9 @@
 """Has a run converged? The rule, when to look, and the verdict in words.
 
 A run has converged if for every parameter, at every agent, R-hat is at most 1.01 and there are at least 400 effective
-draws (Vehtari et al., 2021). R-hat cannot see what no chain has visited: chains that all sit in one of several modes
-look converged.
+draws (Vehtari et al., 2021). Where each agent walks a chain of its own, agents must agree too: R-hat across them is
+at most 1.01 (`diagnostics/agreement.py`). R-hat cannot see what no chain has visited: chains that all sit in one of
+several modes look converged.
 """
 
 from __future__ import annotations
@@ -75,8 +76,16 @@ def columns(values: np.ndarray, with_agents: bool) -> Iterator[np.ndarray]:
         yield values[(slice(None), slice(None), *place)]
 
 
-def shortcomings(rows: Iterable[Mapping[str, Any]], diverging: float = 0.0) -> list[str]:
-    """Why a run has not converged, from its rows of `parameter`, `agent`, `rhat` and `ess`; nothing if it has."""
+def shortcomings(
+    rows: Iterable[Mapping[str, Any]], diverging: float = 0.0, across: Mapping[str, float | None] | None = None
+) -> list[str]:
+    """Why a run has not converged; nothing if it has.
+
+    Args:
+        rows: of `parameter`, `agent`, `rhat` and `ess`.
+        diverging: the share of draws that diverged.
+        across: R-hat across agents of each parameter that they share; `None` where it cannot be told.
+    """
     found = list(rows)
     reasons = []
     known = [row for row in found if row["rhat"] is not None and row["ess"] is not None]
@@ -92,6 +101,12 @@ def shortcomings(rows: Iterable[Mapping[str, Any]], diverging: float = 0.0) -> l
             reasons.append(
                 f"{_name(fewest)} has {fewest['ess']:,.0f} effective draws, {ESS_GOAL:.0f} at least are wanted"
             )
+    told = {name: value for name, value in (across or {}).items() if value is not None}
+    if told and max(told.values()) > RHAT_GOAL:
+        name = max(told, key=lambda one: told[one])
+        reasons.append(
+            f"agents disagree about {name}: R-hat across agents is {told[name]:.3g}, {RHAT_GOAL} at most is wanted"
+        )
     if diverging > _MOST_DIVERGING:
         reasons.append(f"{100 * diverging:.1f} % of the draws diverged")
     return reasons

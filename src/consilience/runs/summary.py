@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,9 @@ def by_gossip(run: RunDirectory) -> dict[str, Any]:
         for name, mean, rhat, ess in zip(names, row["mean"], row["rhat"], row["ess"], strict=True)
         if mean is not None
     ]
+    across = dict(zip(names, found["rhat_across_agents"], strict=True))
     return {
-        **verdict_entries(plan.sampler.temperature, rows),
+        **verdict_entries(plan.sampler.temperature, rows, across=across),
         **_gossip_costs(run, rows),
         **_consensus(run),
         "parameters": names,
@@ -140,12 +142,17 @@ def _of_agents(rows: list[dict[str, Any]], agents: np.ndarray) -> dict[str, Any]
     }
 
 
-def verdict_entries(temperature: float, rows: list[dict[str, Any]], diverging: float = 0.0) -> dict[str, Any]:
+def verdict_entries(
+    temperature: float,
+    rows: list[dict[str, Any]],
+    diverging: float = 0.0,
+    across: Mapping[str, float | None] | None = None,
+) -> dict[str, Any]:
     """Whether a run has converged, why not, and that in words."""
     if temperature != 1:
         why_not = [f"the temperature is {temperature:g}"]
         return {"converged": None, "why_not": why_not, "verdict": verdict(None, why_not)}
-    why_not = shortcomings(rows, diverging)
+    why_not = shortcomings(rows, diverging, across)
     return {"converged": not why_not, "why_not": why_not, "verdict": verdict(not why_not, why_not, rows)}
 
 

@@ -25,6 +25,7 @@ from consilience.warmup.derivatives import LocalPotentials
 from consilience.warmup.large import LargePotentials, large_curvature
 from consilience.warmup.network import Network
 from consilience.warmup.newton import newton
+from consilience.warmup.prediction import MOST_NUMBERS, left_out, predicted
 from consilience.warmup.windows import Moments, Window, rescaled
 
 SETTLING_STEPS = 50
@@ -227,6 +228,18 @@ class WarmUp:
         chains = max(1, sampler.defaults.num_chains // self.plan.num_chains)
         stretch = min(chains, self.budget / sum(sampler.windows))
         return max(4 * self.plan.store_every, int(lengths[window] * stretch))
+
+    def predicted(self, tuning: Tuning) -> dict[str, Any]:
+        """The errors that the numbers found leave at every agent (`prediction.py`), or why that is not told."""
+        size = self.plan.num_agents * self.parameters.size
+        if len(self.network.agents) < self.plan.num_agents:
+            return left_out("it takes every agent's own curvature, which agents do not tell each other")
+        if self.parameters.size > self.num_shared:
+            return left_out("there are private parameters")
+        if size > MOST_NUMBERS or not isinstance(tuning.whitening, Dense):
+            return left_out(f"{size:,} numbers are more than {MOST_NUMBERS} (agents times parameters)")
+        here = np.broadcast_to(tuning.whitening.mean, (self.plan.num_agents, self.num_shared))
+        return predicted(self.sampler, self.plan.graph, tuning, self._small.at(here))
 
     def _curvature(self, whitening: Whitening, places: np.ndarray) -> Curvature:
         if isinstance(whitening, Diagonal):
