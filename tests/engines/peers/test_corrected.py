@@ -1,5 +1,6 @@
 """Corrected samplers at nodes: the draws and the warm-up of `simulate`, the same bits after a kill."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from tests.engines.peers.running import assert_same_draws, sample_by_peers
 from tests.engines.peers.test_kills import killed_at_random
 from tests.engines.peers.test_network import ring_of_three, sensors
 from tests.engines.peers.virtual import KilledError, Laboratory
+from tests.hierarchical import ragged
 
 OPTIMISED = True
 
@@ -112,6 +114,45 @@ def test_a_window_that_diverges_at_one_agent_is_repeated_by_all(laboratory, tmp_
     found = [run.status["adaptation"]["windows"][0]["step_size"] for run in runs]
     assert found == [whole.summary["adaptation"]["windows"][0]["step_size"]] * 3
     assert found[0] < 3.0
+
+
+def wide():
+    """303 parameters of different scales: sums in several parts, no Hessian."""
+    scales = 10 ** np.linspace(-1, 1, 303)
+    return cs.Problem(
+        log_likelihood=lambda w, x: -0.5 * (((x - w) / scales) ** 2).sum(-1),
+        log_prior=lambda w: -0.5 * ((w / scales) ** 2).sum(),
+        init=lambda key: jnp.zeros(303),
+        shards=list(np.random.default_rng(0).normal(size=(2, 2, 303)) * scales),
+    )
+
+
+OTHERS = {
+    "private, different in number": (lambda: ragged((2, 3, 2)), cs.graphs.path(3), {}),
+    "two agents, unmasked": (lambda: sensors((4, 9)), cs.graphs.path(2), {}),
+    "flooded, common noise": (
+        ring_of_three, cs.graphs.ring(3), {"summation": "flood", "sampler": cs.langevin(noise="common")}
+    ),
+    "minibatches": (ring_of_three, cs.graphs.path(3), {"batch_size": 3, "dtype": "float64"}),
+    "many parameters": (wide, cs.graphs.path(2), {}),
+}  # fmt: skip
+
+
+@pytest.mark.slow(reason="five networks that warm up")
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_warm_ups_are_those_of_simulate(name, laboratory, tmp_path):
+    make, graph, changes = OTHERS[name]
+    plan = cs.Plan(**{
+        "graph": graph, "sampler": cs.kinetic(), "num_warmup": 200, "num_draws": 8, "num_chains": 2,
+        "store_every": 4, **changes,
+    })  # fmt: skip
+    lab = laboratory(plan, make())
+    lab.start_all()
+    runs = lab.runs(range(graph.num_agents))
+    whole = cs.sample(make(), plan, tmp_path / "whole")
+    assert_same_draws(network_draws([run.path for run in runs]), whole, tolerance=1e-6)
+    expected = whole.summary["adaptation"]["exchanges"]
+    assert {run.status["adaptation"]["exchanges"] for run in runs} == {expected}
 
 
 def silos():
