@@ -106,6 +106,7 @@ def test_nodes_that_continue_are_refused(tmp_path):
         run_node(NodeSettings.load(files[0]), ring_of_three().of_agent(0))
 
 
+@pytest.mark.slow(reason="one more network that warms up")
 def test_a_window_that_diverges_at_one_agent_is_repeated_by_all(laboratory, tmp_path):
     """A step size far too large: agents say finite numbers until the window ends, then all halve it, as one."""
     plan = TUNED.replace(sampler=cs.kinetic(3.0), num_warmup=600, num_draws=4)
