@@ -22,9 +22,9 @@ LARGEST = 2.0**80
 def to_limbs(values: np.ndarray) -> np.ndarray:
     """The words `(limbs, size)` of some numbers.
 
-    >>> parts = [[1e17, -3.5], [0.25, 1e-20], [-1e17, 3.5]]
+    >>> parts = [[1e17, -3.5], [0.25, 1e-09], [-1e17, 3.5]]
     >>> from_limbs(sum(to_limbs(np.array(part)) for part in parts)).tolist()
-    [0.25, 1e-20]
+    [0.25, 1e-09]
     """
     rest = np.array(values, np.float64).reshape(-1)
     assert (np.abs(rest) < LARGEST).all()
