@@ -21,6 +21,7 @@ import jax
 
 from consilience import experiments
 from consilience.engines.peers.clock import Clock
+from consilience.engines.peers.corrected_node import CorrectedNode
 from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.notices import Notice
@@ -37,6 +38,7 @@ from consilience.runs.files import write_bytes
 from consilience.runs.life import live
 from consilience.runs.loop import ShowProgress
 from consilience.runs.signals import stopped_by_signals
+from consilience.samplers import Corrected
 
 log = logging.getLogger("consilience.peers")
 AnyNode = Node | UnisonNode
@@ -69,7 +71,7 @@ def run_node(
     settings.require_fitting(plan)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
-        node = (UnisonNode if plan.is_unison else Node)(problem, plan, settings, clock)
+        node = _node_of(plan)(problem, plan, settings, clock)
         node.stop = stop or node.stop
         companion = NodeCompanion(node, connect or by_zenoh(settings))
         with served(settings.metrics, node), _telling_others(node, companion.connect):
@@ -77,6 +79,13 @@ def run_node(
                 settings.run, "peers", node, companion, companion.finish, about=_about(settings, plan),
                 progress=progress, checkpoint_seconds=settings.checkpoint_seconds, stop=node.stop,
             )  # fmt: skip
+
+
+def _node_of(plan: Plan) -> type[AnyNode]:
+    """What kind of node a plan's sampler needs."""
+    if plan.is_unison:
+        return UnisonNode
+    return CorrectedNode if isinstance(plan.sampler, Corrected) else Node
 
 
 def _about(settings: NodeSettings, plan: Plan) -> dict[str, Any]:

@@ -215,6 +215,12 @@ class Gossiping:
     """What all steppers have in common whose agents each walk a chain of their own with given step sizes."""
 
     parameters: Parameters
+    largest_number: float = np.inf
+    """What is not below it cannot be summed."""
+
+    def adopted(self, values: np.ndarray) -> np.ndarray:
+        """What all agents go on with, from numbers that they should have in common; in one process they have."""
+        return values
 
     def by_variable(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """`(draws, chains, agents, size)` as variables `(chains, agents, draws, …)`."""

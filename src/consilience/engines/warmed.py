@@ -23,6 +23,7 @@ from consilience.kernel.randomness import Purpose, agent_keys, normals
 from consilience.kernel.tuning import Tuning
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.warmup.adoption import common
 from consilience.warmup.network import Network
 from consilience.warmup.stages import SETTLING_STEPS, Stage, WarmUp, described
 from consilience.warmup.windows import Moments
@@ -41,6 +42,7 @@ class Walker(Protocol):
     max_steps: int
     segment_seconds: float
     uses_up_state: bool
+    largest_number: float
 
     def data_digest(self) -> str:
         """Of all data that the team holds."""
@@ -62,6 +64,9 @@ class Walker(Protocol):
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """The sum over all agents of values `(agents here, …)`, the same in all processes."""
+
+    def adopted(self, values: np.ndarray) -> np.ndarray:
+        """The root agent's numbers, at every agent."""
 
     def is_finite(self, state: Any) -> bool:
         """Whether all positions are finite."""
@@ -96,7 +101,7 @@ class WarmedStepper(Gossiping):
                 'need numbers given by hand and whitening = "none", or dula'
             )
         self.agents = self.storage.agents[self.storage.own]
-        network = Network(self.agents, self.plan.num_agents, walker.total)
+        network = Network(self.agents, self.plan.num_agents, walker.total, walker.largest_number)
         self.warmup = WarmUp(self.problem, self.plan, self.parameters, network)
         self.form: StateForm = WarmedForm(self)
 
@@ -188,7 +193,7 @@ class WarmedStepper(Gossiping):
 
     def _at(self, state: Warmed, prepared: Any) -> Warmed:
         """At the beginning of a window, or of sampling."""
-        tuning, positions, stage = prepared
+        tuning, positions, stage = common(prepared, self.walker.adopted)
         return Warmed(self.walker.placed(positions), tuning, stage, self._no_moments(), positions)
 
     # --- what the life of a run asks ---------------------------------------------------------------------------

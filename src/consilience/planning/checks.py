@@ -33,20 +33,25 @@ def check(plan: Plan, problem: Problem | None = None, curvature: float | None = 
 
 
 def revealed(plan: Plan) -> list[Finding]:
-    """What nodes would learn of each other's data from sums over the network, if the sampler makes them."""
+    """What nodes would learn of each other's data from messages, and from sums over the network."""
     if plan.num_agents == 1:
         return []
-    if not plan.is_unison:
-        return _by_messages(plan)
+    if plan.is_unison:
+        return [_by_sums(plan, "a sum")]
+    return [*_by_messages(plan), *([_by_sums(plan, "a sum of the warm-up")] if plan.sampler.tunes_itself else [])]
+
+
+def _by_sums(plan: Plan, sum_: str) -> Finding:
+    """What nodes learn from sums."""
     if plan.num_agents == 2:
-        message = "of two agents each can take its own part from a sum, and has the other's: nothing hides it"
-        return [Finding("warning", "masks", message, "a third agent")]
+        message = f"of two agents each can take its own part from {sum_}, and has the other's: nothing hides it"
+        return Finding("warning", "masks", message, "a third agent")
     if plan.masked is False:
-        message = "without masks a node sees the gradients of agents whose parts of a sum pass through it"
-        return [Finding("warning", "masks", message, "leave out masked = false (--unmasked)")]
-    return [
-        Finding("ok", "masks", "between nodes, an agent's part of a sum is hidden; the sum itself is known to all")
-    ]
+        message = f"without masks a node sees the gradients of agents whose parts of {sum_} pass through it"
+        return Finding("warning", "masks", message, "leave out masked = false (--unmasked)")
+    return Finding(
+        "ok", "masks", f"between nodes, an agent's part of {sum_} is hidden; the sum itself is known to all"
+    )
 
 
 def _by_messages(plan: Plan) -> list[Finding]:

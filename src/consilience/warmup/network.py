@@ -22,12 +22,14 @@ class Network:
         agents: the numbers of the agents that are here.
         num_agents: of the whole network.
         total: the sum over all agents.
+        largest_number: what is not below it counts as no number.
         sums: how many sums were made.
     """
 
     agents: np.ndarray
     num_agents: int
     total: Total
+    largest_number: float = np.inf
     sums: int = field(default=0)
 
     def summed(self, *values: np.ndarray) -> list[np.ndarray] | None:
@@ -41,7 +43,7 @@ class Network:
         """
         here = len(self.agents)
         flat = np.concatenate([np.asarray(one, np.float64).reshape(here, -1) for one in values], 1)
-        bad = ~np.isfinite(flat).all(1)
+        bad = ~(np.abs(flat) < self.largest_number).all(1)
         flat = np.where(bad[:, None], 0.0, flat)
         total = np.asarray(self.total(np.concatenate([bad[:, None].astype(np.float64), flat], 1)))
         self.sums += 1

@@ -87,8 +87,7 @@ def test_peers_draw_what_simulate_draws(case, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [
     *(
         pytest.param(name, marks=pytest.mark.slow(reason="one more network"))
-        for name in MADE
-        if name.endswith("constant")
+        for name in MADE if name.endswith(("constant", "three exchanges"))
     ),
     "last word (tests only)",
 ])  # fmt: skip

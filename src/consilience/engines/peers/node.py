@@ -35,6 +35,7 @@ from consilience.errors import NetworkError
 from consilience.kernel.curvature import largest_curvature
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.samplers import Corrected
 
 log = logging.getLogger("consilience.peers")
 _LONGEST_SEGMENT = 4096
@@ -59,30 +60,38 @@ class Node(Gossiping, Member[Wire]):
     def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None) -> None:
         self.problem, self.plan, self.settings, self.time = problem, plan, settings, clock or SteadyClock()
         weights, continues = neighbours_of(plan, settings.agent), settings.on_loss == "continue"
+        if continues:
+            _require_losable(plan)
         self.step = AgentStep(problem, plan, settings.agent, weights)
         self.parameters = self.step.parameters
-        if continues and plan.gossip.edge_rate(plan.gossip.coefficients(0, plan.num_agents)) is None:
-            raise NetworkError(
-                f'the sampler {plan.sampler.kind} cannot do without an edge: set on_loss = "wait" in the node\'s file'
-            )
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.rounds = Rounds(self.step, plan, continues, settings.on_implausible == "clip", self.time)
         self.members = Membership(settings.agent, weights, plan.num_agents)
         common = {"on_loss": settings.on_loss, "on_implausible": settings.on_implausible}
         codec = Codec(
-            " ".join([plan.digest(), *common.values()]), tuple(self.step.message_shapes), plan.num_steps,
+            " ".join([plan.digest(), *common.values()]), tuple(self.step.message_shapes), self.most_rounds,
             plan.num_agents if continues else 0,
         )  # fmt: skip
-        entries = {**plan.model_dump(mode="json"), **common}
-        self.wire = Wire(settings.agent, codec, self.rounds, self.members, entries, self.time)
+        self.wire: Wire = self._wire(codec, {**plan.model_dump(mode="json"), **common})
         self.wire.status, self.wire.told = self.status, self._hear
         self.rejoining = Rejoining(self.rounds, self.members, self.wire, self.time)
         self.storage = Storage(
             np.array([settings.agent]), slice(0, 1), 1, (DISTANCE,), plan.num_steps, presence=continues
         )
-        self.form: StateForm = PlainForm(self.initial_state())
         self.phases, self.distance, self.pace = Stopwatch(), float("nan"), Pace(self.time)
         self.stop, self._left = threading.Event(), threading.Event()
+        self.form: StateForm = self._form()
+
+    @property
+    def most_rounds(self) -> int:
+        """Rounds lie between 0 and this; a message of this one says that the sender is done."""
+        return self.plan.num_steps
+
+    def _wire(self, codec: Codec, entries: dict[str, Any]) -> Wire:
+        return Wire(self.settings.agent, codec, self.rounds, self.members, entries, self.time)
+
+    def _form(self) -> StateForm:
+        return PlainForm(self.initial_state())
 
     def connect(self, connect: Connect, first_round: int, state: NodeState | None) -> None:
         """Join the network, to continue with a round."""
@@ -110,7 +119,7 @@ class Node(Gossiping, Member[Wire]):
         """Of its own shard."""
         return self.problem.fingerprint()
 
-    def largest_curvature(self) -> float:
+    def largest_curvature(self) -> float | None:
         """Of its own potential, where it starts."""
         agent = np.array([self.settings.agent])
         return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, agent, self.step.start[0])
@@ -309,6 +318,17 @@ class Node(Gossiping, Member[Wire]):
             "messages": {name: counts[name] for name in ("sent", "received", "rejected")},
             DISTANCE: None if np.isnan(self.distance) else self.distance,
         }
+
+
+def _require_losable(plan: Plan) -> None:
+    """Check that the sampler can do without an edge: what it has moved must be known at both its ends."""
+    sampler = plan.gossip
+    if isinstance(sampler, Corrected) or sampler.edge_rate(sampler.coefficients(0, plan.num_agents)) is None:
+        raise NetworkError(
+            f"the sampler {sampler.kind} cannot do without an edge: it must be used by both its ends or by neither, "
+            "in every exchange, and nodes that lose each other cannot agree on that. Set on_loss = 'wait' in the "
+            "node's file, or take dula"
+        )
 
 
 def _squared(apart: list[np.ndarray]) -> np.ndarray:

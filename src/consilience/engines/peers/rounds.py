@@ -84,22 +84,32 @@ class Rounds:
 
     def mixed(self, k: int, state: Any, prepared: Prepared, message: Arrays) -> tuple[Any, Arrays]:
         """The sampler's state after round `k`, and what it was mixed with."""
-        others = self._others(k, message, prepared)
+        rate = (self.step.edge_rate(prepared) or 0.0) if self.continues else 0.0
+        others = self._others(k, k, message, rate)
         after = self.step.finish(state, prepared, message, others)
+        self._complete(k)
+        return after, others
+
+    def exchanged(self, k: int, step: int, message: Arrays) -> Arrays:
+        """What the neighbours said in round `k`, one of several in a step."""
+        others = self._others(k, step, message, 0.0)
+        self._complete(k)
+        return others
+
+    def _complete(self, k: int) -> None:
         self.round, self.made = k + 1, self.made + 1
         needed = [self.inbox.durable[number] for number in self.neighbours if self.edges.is_up(number)]
         self.outbox.forget_before(min(needed, default=self.round))
-        return after, others
 
-    def _others(self, k: int, message: Arrays, prepared: Prepared) -> Arrays:
+    def _others(self, k: int, step: int, message: Arrays, rate: float) -> Arrays:
         """The neighbours' messages of a round, `(neighbours, chains, …)` in every array."""
         for number, first in list(self.edges.anew.items()):
             self.plausibility.begin_anew(self.neighbours.index(number), first)
             del self.edges.anew[number]
         taken = self.inbox.take(k)
-        found = {number: self._judged(k, message, one) for number, one in taken.items() if self.edges.is_up(number)}
+        found = {n: self._judged(step, message, one) for n, one in taken.items() if self.edges.is_up(n)}
         if self.continues:
-            return self.edges.settle(k, message, found, self.step.edge_rate(prepared) or 0.0)
+            return self.edges.settle(k, message, found, rate)
         if not found:
             return tuple(np.zeros((0, *own.shape), own.dtype) for own in message)
         return tuple(np.stack(same) for same in zip(*(one.values for one in found.values()), strict=True))
