@@ -199,7 +199,7 @@ class WarmedStepper(Gossiping):
 
     def found(self, state: Warmed) -> dict[str, Any]:
         """What the warm-up found."""
-        return described(state.tuning, state.stage)
+        return described(self.warmup.sampler, state.tuning, state.stage)
 
     def is_finite(self, state: Warmed) -> bool:
         """Whether all positions are finite; a window that diverges is repeated."""
@@ -273,7 +273,8 @@ def _agent_axes(state: Warmed) -> Warmed:
     """Which axis of each array is along agents; −1 where none is."""
     axes = jax.tree.map(lambda _: -1, state)
     own = {name: 0 for name in ("own_mean", "own_root", "own_scale", "shear") if hasattr(axes.tuning.whitening, name)}
-    tuning = axes.tuning._replace(whitening=axes.tuning.whitening._replace(**own))
+    anchor = jax.tree.map(lambda _: 0, axes.tuning.anchor)
+    tuning = axes.tuning._replace(whitening=axes.tuning.whitening._replace(**own), anchor=anchor)
     return axes._replace(tuning=tuning, moments=axes.moments._replace(first=0, second=0, places=1), began=1)
 
 
