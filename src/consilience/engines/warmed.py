@@ -9,6 +9,7 @@ of the state, so a resumed run continues in the middle of a window, with the sam
 from __future__ import annotations
 
 import hashlib
+import warnings
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -17,14 +18,15 @@ import numpy as np
 
 from consilience.engines.base import Gossiping, Segment, StateForm, Storage, Team
 from consilience.engines.program import Stored
-from consilience.errors import CheckpointError, PlanError
+from consilience.errors import CheckpointError, PlanError, PlanWarning
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
 from consilience.kernel.tuning import Tuning
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.warmup.found import described, heating_warnings
 from consilience.warmup.network import Network
-from consilience.warmup.stages import SETTLING_STEPS, Stage, WarmUp, described
+from consilience.warmup.stages import SETTLING_STEPS, Stage, WarmUp
 from consilience.warmup.windows import Moments
 
 
@@ -184,6 +186,8 @@ class WarmedStepper(Gossiping):
         state = self._at(state, prepared)
         if state.stage.is_done:
             nothing = nothing._replace(last_step=self.plan.burn_in - SETTLING_STEPS)
+            for warning in heating_warnings(self.found(state)):
+                warnings.warn(PlanWarning(warning, "minibatches"), stacklevel=2)
         return state, nothing
 
     def _at(self, state: Warmed, prepared: Any) -> Warmed:

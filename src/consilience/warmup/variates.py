@@ -31,7 +31,7 @@ _NUMBERS_AT_ONCE = 2**22
 
 
 class Noise(NamedTuple):
-    """Variances of the agents' minibatch gradients, `(agents, size)` in whitened coordinates, without the factor `n`."""
+    """Variances of the agents' minibatch gradients, `(agents, size)`, in whitened coordinates."""
 
     plain: np.ndarray
     anchored: np.ndarray
