@@ -41,13 +41,13 @@ def plan(num_agents, batches="replacement", batch_size=BATCH):
 def test_the_noise_is_that_of_all_batches(batches):
     """Every batch of two of six rows, in coordinates that are turned and stretched."""
     problem, rng = logistic([ROWS] * 2), np.random.default_rng(3)
-    size = problem.num_agents and Parameters.of(problem, np.float32).size
+    size = Parameters.of(problem, np.float32).size
     whitening = Dense(np.zeros(size), rng.normal(size=(size, size)), *identity(size, 2, 0)[2:])
     made = BatchGradients(problem, plan(2, batches))
     anchor, place = made.anchor(np.tile(rng.normal(size=size), (2, 1))), rng.normal(size=(1, 2, size))
     found = made.noise(anchor, whitening, place)
     with jax.enable_x64(True):
-        gradients = network_gradients(problem, Parameters.of(problem, jnp.float64))
+        gradients = jax.jit(network_gradients(problem, Parameters.of(problem, jnp.float64)), static_argnums=4)
         data, scale = problem.stacked_shards(jnp.float64), jnp.full(2, ROWS / BATCH)
         every = itertools.product(range(ROWS), repeat=2) if batches == "replacement" else (
             itertools.permutations(range(ROWS), 2)
@@ -103,7 +103,7 @@ def window(largest):
 )
 def test_a_window_that_runs_off_is_refused(before, largest):
     draws = Window(np.zeros(2), np.array([1.0, largest]))
-    with pytest.raises(DivergedError, match="runs off.*take more rows"):
+    with pytest.raises(DivergedError, match=r"runs off.*take more rows"):
         require_bounded(draws, np.array(before), "take more rows")
 
 
