@@ -7,7 +7,7 @@ import pytest
 import consilience as cs
 from consilience.engines.program import Stored
 from consilience.engines.simulate import Simulation, simulation
-from consilience.errors import PlanWarning
+from consilience.errors import DivergedError, PlanWarning
 from consilience.kernel.tuning import Tuning
 from consilience.kernel.variates import Anchor
 from consilience.kernel.whitening import identity
@@ -102,3 +102,17 @@ def test_every_agent_has_the_pooled_posterior_with_batches():
         values, found = drawn(25, control_variates=False)
     assert rejects_moments(values[:, 0], posterior.mean, variance)
     assert found["heating"] > 1.5
+
+
+@pytest.mark.slow(reason="one more program, several windows")
+def test_without_them_windows_that_run_off_end_the_run():
+    """Rows of very different lengths: noise grows with the draws' distance, coordinates follow, and so on."""
+    rng, shards = np.random.default_rng(0), []
+    for size in (30, 120, 400):
+        features = rng.standard_t(3, size=(size, 5))
+        shards.append((features, features @ rng.normal(size=5) + rng.normal(size=size)))
+    problem = cs.models.linear_regression(shards, noise_variance=1.0)
+    sampler = cs.kinetic(control_variates=False)
+    plan = cs.Plan(graph=cs.graphs.path(3), sampler=sampler, num_draws=8, batch_size=10)
+    with pytest.raises(DivergedError, match="leave out control_variates = false"):
+        sampled(simulation(problem, plan))
