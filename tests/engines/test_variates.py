@@ -7,7 +7,7 @@ import pytest
 import consilience as cs
 from consilience.engines.program import Stored
 from consilience.engines.simulate import Simulation, simulation
-from consilience.errors import DivergedError, PlanWarning
+from consilience.errors import DivergedError, SamplingWarning
 from consilience.kernel.tuning import Tuning
 from consilience.kernel.variates import Anchor
 from consilience.kernel.whitening import identity
@@ -98,7 +98,7 @@ def test_every_agent_has_the_pooled_posterior_with_batches():
     assert found["heating"] < 1.05
     for agent in range(4):
         assert not rejects_moments(values[:, agent], posterior.mean, variance)
-    with pytest.warns(PlanWarning, match="noise of minibatches heats by"):
+    with pytest.warns(SamplingWarning, match="noise of minibatches heats by"):
         values, found = drawn(25, control_variates=False)
     assert rejects_moments(values[:, 0], posterior.mean, variance)
     assert found["heating"] > 1.5

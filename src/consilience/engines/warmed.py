@@ -18,7 +18,7 @@ import numpy as np
 
 from consilience.engines.base import Gossiping, Segment, StateForm, Storage, Team
 from consilience.engines.program import Stored
-from consilience.errors import CheckpointError, PlanError, PlanWarning
+from consilience.errors import CheckpointError, PlanError, SamplingWarning
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
 from consilience.kernel.tuning import Tuning
@@ -187,7 +187,7 @@ class WarmedStepper(Gossiping):
         if state.stage.is_done:
             nothing = nothing._replace(last_step=self.plan.burn_in - SETTLING_STEPS)
             for warning in heating_warnings(self.found(state)):
-                warnings.warn(PlanWarning(warning, "minibatches"), stacklevel=2)
+                warnings.warn(SamplingWarning(warning), stacklevel=2)
         return state, nothing
 
     def _at(self, state: Warmed, prepared: Any) -> Warmed:
