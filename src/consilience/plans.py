@@ -44,7 +44,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_seri
 from consilience import graphs
 from consilience.errors import InputError, PlanError
 from consilience.graphs import Graph
-from consilience.samplers import SAMPLERS, Gossip, Sampler, Unison
+from consilience.samplers import SAMPLERS, Corrected, Gossip, Sampler, Unison
 from consilience.validation import Record
 
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits inside compiled programs
@@ -173,6 +173,14 @@ class Plan(Record):
     def is_unison(self) -> bool:
         """Whether all agents walk the same chains."""
         return isinstance(self.sampler, Unison)
+
+    @property
+    def has_control_variates(self) -> bool:
+        """Whether minibatches have a control variate, anchored where the warm-up has been."""
+        sampler = self.sampler
+        if self.batch_size is None or not isinstance(sampler, Corrected):
+            return False
+        return sampler.control_variates and sampler.tunes_itself
 
     @property
     def gossip(self) -> Gossip:

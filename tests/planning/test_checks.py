@@ -96,3 +96,21 @@ def test_what_messages_and_sums_reveal_is_said(sampler, readable):
     assert ("masks" in found) == sampler.tunes_itself
     if sampler.tunes_itself:
         assert revealed(cs.Plan(graph=cs.graphs.path(2), sampler=sampler))[-1].level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "level"),
+    [
+        (cs.kinetic(), "ok"),
+        (cs.langevin(control_variates=False), "warning"),
+        (cs.kinetic(0.1, 2, whitening="none"), "warning"),
+    ],
+    ids=["found", "turned off", "without a warm-up"],
+)
+def test_minibatches_without_control_variates_are_warned_about(sampler, level):
+    lengths = {"num_draws": 10} if sampler.tunes_itself else {"num_steps": 10}
+    plan = cs.Plan(graph=cs.graphs.path(3), sampler=sampler, batch_size=4, **lengths)
+    assert [found.level for found in check(plan) if found.topic == "minibatches"] == [level]
+    assert plan.has_control_variates == (level == "ok")
+    whole = cs.Plan(graph=cs.graphs.path(3), sampler=sampler, **lengths)
+    assert not [found for found in check(whole) if found.topic == "minibatches"]

@@ -55,7 +55,8 @@ from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, step_noise
 from consilience.kernel.rows import Rows
 from consilience.kernel.step import each
-from consilience.kernel.tuning import Tuning, coordinates_of, in_precision, tuned_sampler
+from consilience.kernel.tuning import Tuning, anchor_of, blank_tuning, coordinates_of, in_precision, tuned_sampler
+from consilience.kernel.variates import corrected
 from consilience.kernel.whitening import identity
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -202,7 +203,8 @@ class Simulation(Gossiping):
         if not self.plan.sampler.tunes_itself:
             return None
         shared, size = self.parameters.num_shared, self.parameters.size
-        return Tuning(1.0, 1, 1.0, identity(shared, self.plan.num_agents, size - shared))
+        whitening = identity(shared, self.plan.num_agents, size - shared)
+        return blank_tuning(whitening, self.plan.num_agents, size, self.plan.has_control_variates)
 
     def _segment(
         self, state: Any, tuning: Tuning | None, keys: Any, place: Place, data: Any
@@ -216,7 +218,11 @@ class Simulation(Gossiping):
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             used = self._data.used(shards, rows)
             own = rows is not None or self._data.per_chain
-            return pulled_back(self._gradients(parameters(positions), used, row_weights, scale, own))
+
+            def of_batch(where: jax.Array) -> jax.Array:
+                return self._gradients(where, used, row_weights, scale, own)
+
+            return pulled_back(corrected(of_batch, anchor_of(tuning))(parameters(positions)))
 
         def noise(steps: jax.Array) -> jax.Array:
             own = keys[Purpose.NOISE]

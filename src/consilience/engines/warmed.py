@@ -9,6 +9,7 @@ of the state, so a resumed run continues in the middle of a window, with the sam
 from __future__ import annotations
 
 import hashlib
+import warnings
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -17,15 +18,16 @@ import numpy as np
 
 from consilience.engines.base import Gossiping, Segment, StateForm, Storage, Team
 from consilience.engines.program import Stored
-from consilience.errors import CheckpointError, PlanError
+from consilience.errors import CheckpointError, PlanError, SamplingWarning
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
 from consilience.kernel.tuning import Tuning
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.warmup.adoption import common
+from consilience.warmup.found import described, heating_warnings
 from consilience.warmup.network import Network
-from consilience.warmup.stages import SETTLING_STEPS, Stage, WarmUp, described
+from consilience.warmup.stages import SETTLING_STEPS, Stage, WarmUp
 from consilience.warmup.windows import Moments
 
 
@@ -189,6 +191,8 @@ class WarmedStepper(Gossiping):
         state = self._at(state, prepared)
         if state.stage.is_done:
             nothing = nothing._replace(last_step=self.plan.burn_in - SETTLING_STEPS)
+            for warning in heating_warnings(self.found(state)):
+                warnings.warn(SamplingWarning(warning), stacklevel=2)
         return state, nothing
 
     def _at(self, state: Warmed, prepared: Any) -> Warmed:
@@ -204,7 +208,7 @@ class WarmedStepper(Gossiping):
 
     def found(self, state: Warmed) -> dict[str, Any]:
         """What the warm-up found, and what errors it leaves."""
-        found = described(state.tuning, state.stage)
+        found = described(self.warmup.sampler, state.tuning, state.stage)
         return {**found, "predicted": self.warmup.predicted(state.tuning)} if state.stage.is_done else found
 
     def is_finite(self, state: Warmed) -> bool:
@@ -279,7 +283,8 @@ def _agent_axes(state: Warmed) -> Warmed:
     """Which axis of each array is along agents; −1 where none is."""
     axes = jax.tree.map(lambda _: -1, state)
     own = {name: 0 for name in ("own_mean", "own_root", "own_scale", "shear") if hasattr(axes.tuning.whitening, name)}
-    tuning = axes.tuning._replace(whitening=axes.tuning.whitening._replace(**own))
+    anchor = jax.tree.map(lambda _: 0, axes.tuning.anchor)
+    tuning = axes.tuning._replace(whitening=axes.tuning.whitening._replace(**own), anchor=anchor)
     return axes._replace(tuning=tuning, moments=axes.moments._replace(first=0, second=0, places=1), began=1)
 
 

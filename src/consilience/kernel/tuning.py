@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from consilience.kernel.variates import Anchor
 from consilience.kernel.whitening import Whitening
 from consilience.samplers import Corrected, Gossip
 
@@ -21,6 +23,8 @@ class Tuning(NamedTuple):
     exchanges: Any
     temperature: Any
     whitening: Whitening
+    anchor: Anchor | None = None
+    """Where minibatches have their control variate, if they have one."""
 
 
 def tuned_sampler(sampler: Gossip, tuning: Tuning | None, dtype: Any) -> Gossip:
@@ -30,6 +34,18 @@ def tuned_sampler(sampler: Gossip, tuning: Tuning | None, dtype: Any) -> Gossip:
     assert isinstance(sampler, Corrected)
     step, temperature = (jnp.asarray(number, dtype) for number in (tuning.step_size, tuning.temperature))
     return sampler.tuned(step, jnp.asarray(tuning.exchanges, jnp.int32), temperature)
+
+
+def blank_tuning(whitening: Whitening, num_agents: int, size: int, has_anchor: bool) -> Tuning:
+    """A tuning of the right shapes, before anything is known."""
+    nothing = np.zeros((num_agents, size))
+    anchor = Anchor(nothing, nothing) if has_anchor else None
+    return Tuning(np.float64(1.0), np.int64(1), np.float64(1.0), whitening, anchor)
+
+
+def anchor_of(tuning: Tuning | None) -> Anchor | None:
+    """Where the control variate is, if there is one."""
+    return None if tuning is None else tuning.anchor
 
 
 def coordinates_of(tuning: Tuning | None) -> tuple[Change, Change]:

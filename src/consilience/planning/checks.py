@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from consilience.errors import UnstableError
 from consilience.plans import Plan
-from consilience.samplers import Finding, Unison
+from consilience.samplers import Corrected, Finding, Unison
 
 if TYPE_CHECKING:
     from consilience.problems import Problem
@@ -28,7 +28,8 @@ def check(plan: Plan, problem: Problem | None = None, curvature: float | None = 
         from consilience.kernel.curvature import largest_curvature
 
         curvature = largest_curvature(problem, plan.seed, plan.dtype)
-    found = [_graph(plan), *plan.sampler.findings(plan.graph, plan.num_steps, curvature), *_temperature(plan)]
+    found = [_graph(plan), *plan.sampler.findings(plan.graph, plan.num_steps, curvature)]
+    found += [*_batches(plan), *_temperature(plan)]
     return [*found, *_private(plan, problem)] if problem is not None else found
 
 
@@ -95,6 +96,18 @@ def _private(plan: Plan, problem: Problem) -> list[Finding]:
         return []
     names = ", ".join(problem.private)
     return [Finding("error", "private parameters", f"{plan.sampler.kind} does not take any ({names})", "take hmc")]
+
+
+def _batches(plan: Plan) -> list[Finding]:
+    """Corrected samplers need control variates for minibatches."""
+    if plan.batch_size is None or not isinstance(plan.sampler, Corrected):
+        return []
+    if plan.has_control_variates:
+        return [Finding("ok", "minibatches", "with control variates, anchored where the warm-up has been")]
+    message = "without control variates the noise of minibatches heats: draws are wider than the posterior"
+    if plan.sampler.tunes_itself:
+        return [Finding("warning", "minibatches", message, "leave out control_variates = false")]
+    return [Finding("warning", "minibatches", message, 'a warm-up finds their anchor: leave out whitening = "none"')]
 
 
 def _temperature(plan: Plan) -> list[Finding]:

@@ -27,6 +27,7 @@ def warmup_in_words(summary: Mapping[str, Any]) -> list[str]:
         f"{summary['method'][0].upper()}{summary['method'][1:]}: step size {shown(found['step_size'])}, {exchanges} "
         f"with neighbours in a step, {found['whitening']} whitening, found in {found['gradients']:,} steps and "
         f"{found['sums']:,} sums over the network.{settled}",
+        *_batches_in_words(found),
         f"{summary['gradients']:,} gradients at each agent, {summary['rounds']:,} rounds of messages{dear}.",
         *_prediction_in_words(summary),
     ]
@@ -124,6 +125,19 @@ def prediction_section(run: RunDirectory) -> list[Section]:
     return [Section(title, text, {}, tables.rows(rows, columns))]
 
 
+def _batches_in_words(found: Mapping[str, Any]) -> list[str]:
+    """How much noise minibatches have left, and what it does."""
+    if "heating" not in found:
+        return []
+    noise, plain, extra = found["gradient_noise"], found["gradient_noise_without"], 100 * (found["heating"] - 1)
+    how = f"with control variates (without: {shown(plain)})" if found["control_variates"] else (
+        "without control variates"
+    )  # fmt: skip
+    return [
+        f"Minibatches: noise of variance {shown(noise)} in a whitened gradient {how}, which heats by {extra:.2g} %."
+    ]
+
+
 def warmup_section(run: RunDirectory) -> list[Section]:
     """A table of what was found, and a figure of the windows; nothing for samplers whose numbers were given."""
     found = run.summary.get("adaptation") or {}
@@ -137,6 +151,9 @@ def warmup_section(run: RunDirectory) -> list[Section]:
         "whitening": found["whitening"],
         "its condition number": found["condition"],
         "scales of the shared parameters": ", ".join(shown(one) for one in found["scales"][:_MOST_SCALES]),
+        "noise of minibatches σ²": found.get("gradient_noise"),
+        "without control variates": found.get("gradient_noise_without"),
+        "temperature by that noise": found.get("heating"),
         "steps": found["gradients"],
         "sums over the network": found["sums"],
         "rounds": found["rounds"],

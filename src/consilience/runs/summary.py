@@ -14,6 +14,7 @@ from consilience.runs.convergence import shortcomings, verdict, warnings_of
 from consilience.runs.directory import RunDirectory, private_names
 from consilience.runs.posterior import entry_name, posterior_rows, shared_digest
 from consilience.samplers import Corrected
+from consilience.warmup.found import heating_warnings
 from consilience.warmup.stages import SETTLING_STEPS
 
 SUMMARY_FORMAT = 3
@@ -87,7 +88,7 @@ def _gossip_costs(run: RunDirectory, rows: list[dict[str, Any]]) -> dict[str, An
             found.get("rounds", 0) + exchanges * sampled, found.get("gradients", 0) + sampled,
             exchanges * later * plan.num_chains, rows,
         ),
-        **({"adaptation": found} if found else {}),
+        **({"adaptation": found, "warnings": heating_warnings(found)} if found else {}),
     }  # fmt: skip
 
 

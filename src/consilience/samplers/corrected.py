@@ -52,6 +52,8 @@ class Corrected(SpeaksLast):
     """Whether every agent has noise of its own, or all have the same."""
     whitening: Literal["found", "none"] = "found"
     """Whether the warm-up finds coordinates, or those of the model are taken."""
+    control_variates: bool = True
+    """Whether gradients of minibatches have the noise taken out that they have where the warm-up has been."""
 
     @property
     def tunes_itself(self) -> bool:
@@ -93,6 +95,10 @@ class Corrected(SpeaksLast):
     @abstractmethod
     def independent_share(self, step_size: float) -> float:
         """About which share of the positions counts as independent ones, where the posterior is standard normal."""
+
+    @abstractmethod
+    def heating(self, step_size: float, noise: float) -> float:
+        """The temperature at which a standard normal is sampled, if gradients have noise of so much variance."""
 
     def exchanges_on(self, graph: Graph, excess: float) -> int:
         """`K` for an `ℓ = n max_i ‖Sᵀ∇²U_i S‖/Λ`, so that `θ ℓ` is at most 0.3."""

@@ -104,6 +104,15 @@ class Kinetic(Corrected):
         """One in `4/h`."""
         return step_size / 4
 
+    def heating(self, step_size: float, noise: float) -> float:
+        """`1 + c² h² σ²/(1 − c²)`.
+
+        >>> round(kinetic().heating(0.45, 0.21), 3)
+        1.029
+        """
+        kept = np.exp(-2 * self.friction * step_size)
+        return float(1 + kept * step_size**2 * noise / (1 - kept))
+
     def pattern_step(self, q: float, curvature: float, step_size: float) -> np.ndarray:
         """Of `(u, v, s)`."""
         h, c = step_size, np.exp(-self.friction * step_size)
@@ -132,6 +141,7 @@ def kinetic(
     temperature: float = 1.0,
     noise: Literal["own", "common"] = "own",
     whitening: Literal["found", "none"] = "found",
+    control_variates: bool = True,
 ) -> Kinetic:
     """Corrected kinetic Langevin sampling; with nothing said, a warm-up finds all numbers.
 
@@ -142,11 +152,12 @@ def kinetic(
         temperature: `T`, which multiplies the noise variance.
         noise: each agent its own, or one for all.
         whitening: `"none"` takes the model's own coordinates; with step size and exchanges given there is no warm-up.
+        control_variates: with minibatches, whether their noise at the warm-up's mean is taken out.
 
     >>> kinetic().tunes_itself, kinetic(0.1, 2, whitening="none").tunes_itself
     (True, False)
     """
     return Kinetic(
         step_size=step_size, exchanges=exchanges, friction=friction, temperature=temperature, noise=noise,
-        whitening=whitening,
+        whitening=whitening, control_variates=control_variates,
     )  # fmt: skip

@@ -82,6 +82,10 @@ class CorrectedLangevin(Corrected):
         """One in `2/α`."""
         return step_size / 2
 
+    def heating(self, step_size: float, noise: float) -> float:
+        """`1 + α σ²/2`."""
+        return 1 + step_size * noise / 2
+
     def pattern_step(self, q: float, curvature: float, step_size: float) -> np.ndarray:
         """Of `(u, s)`."""
         moved = np.array([1 - step_size * curvature, -1.0])
@@ -101,6 +105,7 @@ def langevin(
     temperature: float = 1.0,
     noise: Literal["own", "common"] = "own",
     whitening: Literal["found", "none"] = "found",
+    control_variates: bool = True,
 ) -> CorrectedLangevin:
     """Corrected overdamped Langevin sampling; with nothing said, a warm-up finds all numbers.
 
@@ -110,10 +115,12 @@ def langevin(
         temperature: `T`, which multiplies the noise variance.
         noise: each agent its own, or one for all.
         whitening: `"none"` takes the model's own coordinates; with step size and exchanges given there is no warm-up.
+        control_variates: with minibatches, whether their noise at the warm-up's mean is taken out.
 
     >>> langevin(0.01, 2).method(5)
     'corrected Langevin'
     """
     return CorrectedLangevin(
-        step_size=step_size, exchanges=exchanges, temperature=temperature, noise=noise, whitening=whitening
-    )
+        step_size=step_size, exchanges=exchanges, temperature=temperature, noise=noise, whitening=whitening,
+        control_variates=control_variates,
+    )  # fmt: skip

@@ -77,13 +77,23 @@ class ExactLaw:
             noise = noise.reshape(-1, self.num_agents, self.size).sum(1)
         return found._replace(noise=noise)
 
-    def after(self, num_steps: int, start: Moments | None = None, batch_size: int | None = None) -> Moments:
+    def after(
+        self,
+        num_steps: int,
+        start: Moments | None = None,
+        batch_size: int | None = None,
+        anchor: np.ndarray | None = None,
+    ) -> Moments:
         """The law of the states after so many steps; `start` is that of the positions, by default all at 0."""
-        *_, law = self.evolve(num_steps, start, batch_size)
+        *_, law = self.evolve(num_steps, start, batch_size, anchor)
         return law
 
     def evolve(
-        self, num_steps: int, start: Moments | None = None, batch_size: int | None = None
+        self,
+        num_steps: int,
+        start: Moments | None = None,
+        batch_size: int | None = None,
+        anchor: np.ndarray | None = None,
     ) -> Iterator[Moments]:
         """The law of the states after 1, 2, …, `num_steps` steps.
 
@@ -91,6 +101,7 @@ class ExactLaw:
             num_steps: how many steps.
             start: the law of the initial positions; by default all are at 0.
             batch_size: rows in a minibatch drawn with replacement; `None` is the full shard.
+            anchor: `(n, d)` where minibatches have a control variate, if they have one.
         """
         mean, covariance = self.initial(start)
         for k in range(num_steps):
@@ -98,7 +109,8 @@ class ExactLaw:
             noise = found.noise @ found.noise.T
             if batch_size is not None:
                 here = self.positions(Moments(mean, covariance))
-                noise += found.gradient @ self.network.batch_covariance(*here, batch_size) @ found.gradient.T
+                of_batches = self.network.batch_covariance(*here, batch_size, anchor)
+                noise += found.gradient @ of_batches @ found.gradient.T
             mean = found.transition @ mean + found.push
             covariance = found.transition @ covariance @ found.transition.T + noise
             yield Moments(mean, covariance)

@@ -15,7 +15,8 @@ import numpy as np
 from consilience.errors import DivergedError
 from consilience.graphs.spanning import num_hops
 from consilience.kernel.parameters import Parameters
-from consilience.kernel.tuning import Tuning
+from consilience.kernel.tuning import Tuning, blank_tuning
+from consilience.kernel.variates import Anchor
 from consilience.kernel.whitening import Dense, Diagonal, Whitening, identity
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -26,7 +27,8 @@ from consilience.warmup.large import LargePotentials, large_curvature
 from consilience.warmup.network import Network
 from consilience.warmup.newton import newton
 from consilience.warmup.prediction import MOST_NUMBERS, left_out, predicted
-from consilience.warmup.windows import Moments, Window, rescaled
+from consilience.warmup.variates import BatchGradients, largest_noise
+from consilience.warmup.windows import Moments, Window, require_bounded, rescaled
 
 SETTLING_STEPS = 50
 """Steps after the last window that are not stored."""
@@ -60,6 +62,8 @@ class Stage(NamedTuple):
     """Whether the coordinates were about right in the last window."""
     records: Any
     """`(16, 8)` what is remembered of each window."""
+    noise: Any
+    """`σ²` of minibatches without and with a control variate; no numbers before they are known."""
 
     @property
     def end(self) -> int:
@@ -96,14 +100,15 @@ class WarmUp:
 
     def first_tuning(self) -> Tuning:
         """A tuning of the right shapes, before anything is known."""
-        return Tuning(np.float64(1.0), np.int64(1), np.float64(1.0), self.blank)
+        here, size = len(self.network.agents), self.parameters.size
+        return blank_tuning(self.blank, here, size, self.plan.has_control_variates)
 
     def first_stage(self) -> Stage:
         """Before the start."""
         nothing = np.zeros((), np.int64)
         return Stage(
             nothing, nothing, nothing, nothing, nothing, nothing, nothing, np.zeros(2), np.zeros((), bool),
-            np.full((_MOST_RECORDS, len(RECORD)), np.nan),
+            np.full((_MOST_RECORDS, len(RECORD)), np.nan), np.full(2, np.nan),
         )  # fmt: skip
 
     def begun(self, start: np.ndarray, spread: np.ndarray) -> Prepared:
@@ -121,7 +126,7 @@ class WarmUp:
             whitening = Dense(mean, found.root, own, found.own_root, found.shear)
             positions, places = SPREAD * spread, found.positions[None]
         known = self._curvature(whitening, places)
-        tuning = self._tuned(whitening, known, first=True)
+        tuning = self._tuned(whitening, known, first=True)._replace(anchor=self._anchor(places[0]))
         stage = self._counted(self.first_stage(), before)
         return Prepared(tuning, positions, self._next(stage, 0, 0, known))
 
@@ -175,15 +180,19 @@ class WarmUp:
         second = summed[1] / count
         covariance = second - (np.outer(mean, mean) if second.ndim == 2 else mean**2)
         window = Window(mean, covariance)
+        if self.sampler.whitening == "found":
+            require_bounded(window, stage.records[: int(stage.window), RECORD.index("largest")], self._remedy())
         stage = self._recorded(stage, tuning, window)
+        centre = self._centre(tuning.whitening, window, moments)
         positions, places = self._averaged(last, summed[3]), self._averaged(moments.places, summed[2])
         if self.sampler.whitening == "found":
             drawn = int(moments.num_draws) * self.plan.store_every
             effective = drawn * self.sampler.independent_share(float(tuning.step_size))
             whitening = rescaled(whitening, window, moments, effective)
         known = self._curvature(whitening, places)
+        new = self._tuned(whitening, known)._replace(anchor=self._anchor(centre))
+        stage = self._with_noise(stage, new, places)
         stage = self._next(self._counted(stage, before), int(stage.window) + 1, step, known)
-        new = self._tuned(whitening, known)
         if stage.is_done:
             new = new._replace(temperature=np.float64(self.sampler.temperature))
         return Prepared(new, whitening.coordinates(positions), stage)
@@ -195,6 +204,39 @@ class WarmUp:
             [np.broadcast_to(mean, (*own.shape[:2], self.num_shared)), own[..., self.num_shared :]], -1
         )
 
+    # --- minibatches -------------------------------------------------------------------------------------------
+
+    def _centre(self, whitening: Whitening, window: Window, moments: Moments) -> np.ndarray:
+        """`(agents here, size)` the mean of a window: of shared parameters that of all agents."""
+        own = moments.first[:, self.num_shared :] / int(moments.num_draws)
+        shared = np.broadcast_to(window.mean, (len(own), self.num_shared))
+        return np.asarray(whitening.position(np.concatenate([shared, own], -1)), np.float64)
+
+    def _anchor(self, centre: np.ndarray) -> Anchor | None:
+        return self._batches.anchor(centre) if self.plan.has_control_variates else None
+
+    def _with_noise(self, stage: Stage, tuning: Tuning, places: np.ndarray) -> Stage:
+        """With the noise that minibatches have at some draws."""
+        if self.plan.batch_size is None:
+            return stage
+        noise = self._batches.noise(tuning.anchor, tuning.whitening, places)
+        return stage._replace(noise=largest_noise(self.network, noise, self.num_shared))
+
+    @cached_property
+    def _batches(self) -> BatchGradients:
+        return BatchGradients(self.problem, self.plan)
+
+    def _remedy(self) -> str:
+        """What may help where a warm-up does not stay where the posterior is."""
+        if self.plan.batch_size is None:
+            return "check that the posterior is proper (a prior on every parameter), or give it other coordinates"
+        if not self.plan.has_control_variates:
+            return "the noise of minibatches is the likely cause: leave out control_variates = false"
+        return (
+            f"the noise of minibatches is the likely cause: take a larger batch_size (it is {self.plan.batch_size}), "
+            "or all rows (leave it out)"
+        )
+
     def _again(self, tuning: Tuning, stage: Stage, began: np.ndarray, step: int) -> Prepared:
         """The same window with half the step size."""
         halvings = int(stage.halvings) + 1
@@ -204,6 +246,7 @@ class WarmUp:
                 f"the warm-up diverged, and again with its step size halved {halvings - 1} times (now "
                 f"{float(tuning.step_size):.3g}): check the model for overflow far from the data, or give it other "
                 "coordinates; more steps of warm-up allow for more trials (num_warmup)"
+                + ("" if self.plan.batch_size is None else f"; {self._remedy()}")
             )
         stage = stage._replace(start=np.int64(step), halvings=np.int64(halvings))
         return Prepared(tuning._replace(step_size=tuning.step_size / 2), began, stage)
@@ -274,31 +317,3 @@ class WarmUp:
         records = stage.records.copy()
         records[int(stage.window) % _MOST_RECORDS] = row
         return stage._replace(records=records, is_settled=np.array(window.is_settled))
-
-
-def described(tuning: Tuning, stage: Stage) -> dict[str, Any]:
-    """What a warm-up found, as plain values."""
-    whitening = tuning.whitening
-    if isinstance(whitening, Dense):
-        scales, condition = np.sqrt((whitening.root**2).sum(1)), float(np.linalg.cond(whitening.root))
-    else:
-        scales, condition = whitening.scale, float(whitening.scale.max() / whitening.scale.min())
-    records = stage.records[np.isfinite(stage.records[:, 0])]
-    return {
-        "step_size": float(tuning.step_size),
-        "exchanges": int(tuning.exchanges),
-        "curvature": float(stage.curvature[0]),
-        "excess": float(stage.curvature[1]),
-        "whitening": "dense" if isinstance(whitening, Dense) else "diagonal",
-        "centre": np.asarray(whitening.mean).tolist() if len(scales) <= _MOST_SHOWN else [],
-        "scales": scales.tolist() if len(scales) <= _MOST_SHOWN else [],
-        "condition": condition,
-        "settled": bool(stage.is_settled),
-        "windows": [dict(zip(RECORD, row, strict=True)) for row in records.tolist()],
-        "rounds": int(stage.rounds),
-        "sums": int(stage.sums),
-        "gradients": int(stage.gradients),
-    }
-
-
-_MOST_SHOWN = 1000

@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from consilience.errors import DivergedError
 from consilience.kernel.whitening import Dense, Diagonal, Whitening
 
 _PRIOR_DRAWS = 5  # draws that the present scale counts as
 NUM_PLACES = 12
 """Draws of a window at which curvature is looked at."""
 _EIGENVALUES, _MOST_MOVED = (0.3, 2.5), 1.0
+_MOST_GROWTH, _MOST_GROWTH_IN_ALL = 1e4, 1e5  # of a variance, from window to window and since the first
 
 
 class Moments(NamedTuple):
@@ -81,6 +83,21 @@ class Window(NamedTuple):
         values = self.eigenvalues
         within = _EIGENVALUES[0] <= values[0] and values[-1] <= _EIGENVALUES[1]
         return bool(within and np.abs(self.mean).max() <= _MOST_MOVED)
+
+
+def require_bounded(window: Window, before: np.ndarray, remedy: str) -> None:
+    """Refuse a window whose draws run off: the coordinates that follow from them would make the next one worse.
+
+    In a window's own coordinates the draws of the window before had variances of about 1. The first window may find
+    any scale. `before` are the largest eigenvalues of those before, and `remedy` is what to do.
+    """
+    largest = float(window.eigenvalues[-1])
+    growth = largest * float(np.prod(np.maximum(before[1:], 1.0)))
+    if len(before) and not (largest <= _MOST_GROWTH and growth <= _MOST_GROWTH_IN_ALL):
+        raise DivergedError(
+            f"the warm-up runs off: the variance of its draws grew {largest:.2g} times in a window, and "
+            f"{growth:.2g} times since the first one, where it should settle; {remedy}"
+        )
 
 
 def shrunk(covariance: np.ndarray, effective: float) -> np.ndarray:

@@ -290,13 +290,22 @@ def drawn_by(stepper, state=None, step=0):
     return np.concatenate(parts)[:, :, np.argsort(stepper.storage.agents)]
 
 
-@pytest.mark.parametrize("make", [lambda: sites([4, 6, 5, 3, 7]), lambda: ragged((2, 3, 2, 3, 2))])
-def test_a_warm_up_finds_the_same_and_comes_back_from_a_checkpoint(make, tmp_path):
+@pytest.mark.parametrize(
+    ("make", "entries"),
+    [
+        (lambda: sites([4, 6, 5, 3, 7]), {}),
+        (lambda: ragged((2, 3, 2, 3, 2)), {}),
+        (lambda: sites([4, 6, 5, 3, 7]), {"batch_size": 3, "dtype": "float64"}),
+    ],
+    ids=["sites", "ragged", "minibatches"],
+)
+def test_a_warm_up_finds_the_same_and_comes_back_from_a_checkpoint(make, entries, tmp_path):
     """Five agents on three devices, in another order than their own, with private parameters; then on two devices."""
     with jax.enable_x64(True):
         problem = make()
         graph = cs.graphs.barbell(5)
-        plan = cs.Plan(graph=graph, sampler=cs.kinetic(noise="common"), num_draws=10, num_chains=3, num_warmup=600)
+        sampler = cs.kinetic(noise="common")
+        plan = cs.Plan(graph=graph, sampler=sampler, num_draws=10, num_chains=3, num_warmup=600, **entries)
         expected = drawn_by(simulate.simulation(problem, plan))
         mesh = mesh_stepper(problem, plan, DeviceSettings(devices=3))
         state, step = mesh.initial_state(), 0

@@ -54,7 +54,8 @@ from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, step_noise
 from consilience.kernel.step import each
-from consilience.kernel.tuning import Tuning, coordinates_of, tuned_sampler
+from consilience.kernel.tuning import Tuning, anchor_of, blank_tuning, coordinates_of, tuned_sampler
+from consilience.kernel.variates import corrected
 from consilience.kernel.whitening import identity
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -307,7 +308,8 @@ class MeshSimulation(Gossiping):
             return None
         shared, size = self.parameters.num_shared, self.parameters.size
         here = len(self.agents[self._own_agents])
-        return Tuning(np.float64(1.0), np.int64(1), np.float64(1.0), identity(shared, here, size - shared))
+        whitening = identity(shared, here, size - shared)
+        return blank_tuning(whitening, here, size, self.plan.has_control_variates)
 
     def _laid_out(self, tuning: Tuning | None) -> Tuning | None:
         """A tuning on the devices."""
@@ -393,8 +395,11 @@ class MeshSimulation(Gossiping):
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             own = rows is not None or data.per_chain
             used = data.used(held.shards, rows)
-            where = parameters(positions)
-            return pulled_back(self._gradients(held.groups)(where, used, held.row_weights, held.scale, own))
+
+            def of_batch(where: jax.Array) -> jax.Array:
+                return self._gradients(held.groups)(where, used, held.row_weights, held.scale, own)
+
+            return pulled_back(corrected(of_batch, anchor_of(tuning))(parameters(positions)))
 
         local = Local(
             sampler=sampler,

@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from consilience.kernel.tuning import Tuning
+from consilience.kernel.variates import Anchor
 
 _OF_AGENTS = ("own_mean", "own_root", "own_scale", "shear")
 
@@ -21,7 +22,8 @@ def tuning_specs(tuning: Tuning | None) -> Any:
         return None
     whitening = tuning.whitening
     own = {name: Spec("agents") if name in _OF_AGENTS else Spec() for name in whitening._fields}
-    return Tuning(Spec(), Spec(), Spec(), type(whitening)(**own))
+    anchor = None if tuning.anchor is None else Anchor(Spec("agents"), Spec("agents"))
+    return Tuning(Spec(), Spec(), Spec(), type(whitening)(**own), anchor)
 
 
 def on_devices(
