@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow lint bench reproduce docs clean
+.PHONY: demo test test-slow test-numpyro lint bench reproduce docs clean
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -36,6 +36,13 @@ test: lint
 test-slow: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
+# Both ends of the range in pyproject.toml, each installed beside .venv; 0.22.* is the newest that was tried.
+test-numpyro: $(VENV)/.installed-test
+	for version in 0.21.0 '0.22.*'; do \
+		$(PIP) --no-deps --upgrade --target build/numpyro "numpyro==$$version" && \
+		PYTHONPATH=build/numpyro $(BIN)/pytest tests/adapters -m "not slow" || exit 1; \
+	done
+
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
@@ -46,4 +53,4 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

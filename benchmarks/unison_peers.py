@@ -92,26 +92,28 @@ def _exchanges(path: str) -> float:
             longest=2**20,
         ),
     )  # fmt: skip
-    gradients = _gradients(settings.agent)
-    for one in here.values():
-        one.wait(_PATIENCE_SECONDS)
-    time.sleep(_SETTLE_SECONDS)
-    content = bytes(8 * NUM_CHAINS * (NUM_WEIGHTS + 2) + 150)
-    began = time.perf_counter()
-    for _ in range(_EXCHANGES):
-        gradients()
-        if settings.agent:
-            transport.send(0, content)
-            arrived[0].get(timeout=_PATIENCE_SECONDS)
-        else:
-            for one in arrived.values():
-                one.get(timeout=_PATIENCE_SECONDS)
-            for number in arrived:
-                transport.send(number, content)
-    seconds = time.perf_counter() - began
-    time.sleep(_SETTLE_SECONDS)  # others may still wait for the last bytes
-    transport.close()
-    return seconds
+    try:
+        gradients = _gradients(settings.agent)
+        for one in here.values():
+            one.wait(_PATIENCE_SECONDS)
+        time.sleep(_SETTLE_SECONDS)
+        content = bytes(8 * NUM_CHAINS * (NUM_WEIGHTS + 2) + 150)
+        began = time.perf_counter()
+        for _ in range(_EXCHANGES):
+            gradients()
+            if settings.agent:
+                transport.send(0, content)
+                arrived[0].get(timeout=_PATIENCE_SECONDS)
+            else:
+                for one in arrived.values():
+                    one.get(timeout=_PATIENCE_SECONDS)
+                for number in arrived:
+                    transport.send(number, content)
+        seconds = time.perf_counter() - began
+        time.sleep(_SETTLE_SECONDS)  # others may still wait for the last bytes
+        return seconds
+    finally:
+        transport.close()  # its threads keep a process alive
 
 
 def _gradients(agent: int) -> Any:
@@ -124,7 +126,7 @@ def _gradients(agent: int) -> Any:
         problem = silo(NUM_AGENTS, agent)
         rows = Rows(problem, _plan(False), np.float64)
         potentials = network_potentials(problem, Parameters.of(problem, np.float64))
-        at = np.zeros((NUM_CHAINS, 1, NUM_WEIGHTS))
+        at = jax.device_put(np.zeros((NUM_CHAINS, 1, NUM_WEIGHTS)))
         program = jax.jit(lambda positions: potentials(positions, *rows.arrays, False)).lower(at).compile()
         return lambda: jax.block_until_ready(program(at))
 

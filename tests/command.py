@@ -14,7 +14,7 @@ _FORKS.set_forkserver_preload([
     "consilience.cli.main",  # first, as for users: it prepares what JAX reads when it is loaded
     "arviz", "matplotlib.backends.backend_agg", "orbax.checkpoint", "ott", "zenoh",
     "consilience.cli.display", "consilience.cli.network_display", "consilience.deployment.local_network",
-    "consilience.sampling.sample", "consilience.sampling.studies",
+    "consilience.sampling.sample", "consilience.sampling.series",
 ])  # fmt: skip
 
 

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from consilience.version import __version__
 
 if TYPE_CHECKING:
-    from consilience import datasets, diagnostics, graphs, models, predictive, schedules, theory
+    from consilience import datasets, diagnostics, graphs, models, predictive, schedules, studies, theory
+    from consilience.adapters import from_apply, from_equinox, from_flax, from_numpyro
     from consilience.errors import ConsilienceError
     from consilience.planning.assessments import assess
     from consilience.planning.checks import check
     from consilience.planning.suggestions import suggest
     from consilience.plans import Plan
-    from consilience.problems import Curvature, Problem
+    from consilience.problems import Curvature, Outcomes, Problem
     from consilience.samplers import *  # noqa: F403 - the functions that make samplers
+    from consilience.sampling.comparing import compare
     from consilience.sampling.engines import Mesh, Peers, Simulate
     from consilience.sampling.run import Run
     from consilience.sampling.sample import resume, sample
@@ -30,6 +32,7 @@ _HOME = {
     "ConsilienceError": "errors",
     "FromTo": "schedules",
     "Mesh": "sampling.engines",
+    "Outcomes": "problems",
     "Peers": "sampling.engines",
     "Plan": "plans",
     "Polynomial": "schedules",
@@ -38,11 +41,16 @@ _HOME = {
     "Simulate": "sampling.engines",
     "assess": "planning.assessments",
     "check": "planning.checks",
+    "compare": "sampling.comparing",
+    "from_apply": "adapters.apply_functions",
+    "from_equinox": "adapters.equinox_modules",
+    "from_flax": "adapters.flax_modules",
+    "from_numpyro": "adapters.numpyro_models",
     "resume": "sampling.sample",
     "sample": "sampling.sample",
     "suggest": "planning.suggestions",
 }
-_MODULES = ("datasets", "diagnostics", "graphs", "models", "predictive", "schedules", "theory")
+_MODULES = ("datasets", "diagnostics", "graphs", "models", "predictive", "schedules", "studies", "theory")
 
 __all__ = [
     "ConsilienceError",
@@ -50,6 +58,7 @@ __all__ = [
     "Curvature",
     "FromTo",
     "Mesh",
+    "Outcomes",
     "Peers",
     "Plan",
     "Polynomial",
@@ -59,14 +68,20 @@ __all__ = [
     "__version__",
     "assess",
     "check",
+    "compare",
     "datasets",
     "diagnostics",
+    "from_apply",
+    "from_equinox",
+    "from_flax",
+    "from_numpyro",
     "graphs",
     "models",
     "predictive",
     "resume",
     "sample",
     "schedules",
+    "studies",
     "suggest",
     "theory",
 ]

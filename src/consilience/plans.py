@@ -82,6 +82,7 @@ class Plan(Record):
         seed: decides every random number.
         dtype: of parameters and floating-point data.
         problem: the name of an experiment or `module:attribute`, so that a plan file can be run by itself.
+        study: in place of it, a regression from files: the entries of a study, its codebook and all priors.
 
     >>> from consilience import dula, graphs
     >>> Plan(graph=graphs.ring(5), sampler=dula(1e-3, 0.3), num_steps=1000, burn_in=500).num_stored
@@ -106,6 +107,7 @@ class Plan(Record):
     dtype: Literal["float32", "float64"] = "float32"
     graph: Graph
     sampler: AnySampler
+    study: dict[str, Any] | None = None
 
     def __init__(self, **entries: Any) -> None:
         sampler = _sampler_of(entries.get("sampler"))
@@ -118,6 +120,8 @@ class Plan(Record):
                 "burn_in and store_every"
             )
         super().__init__(**entries)
+        if self.study is not None and self.problem is not None:
+            raise PlanError(f"the plan has a study and names the problem {self.problem!r}: leave one of them out")
         if self.num_stored < 1:
             raise PlanError(
                 f"the plan stores no draw: {self.num_steps} steps less {self.burn_in} of burn-in are fewer than "
@@ -137,6 +141,11 @@ class Plan(Record):
     def num_agents(self) -> int:
         """The number of agents, `n`."""
         return self.graph.num_agents
+
+    @property
+    def says_problem(self) -> bool:
+        """Whether it says what is to be inferred, by name or as a study."""
+        return self.problem is not None or self.study is not None
 
     @property
     def num_stored(self) -> int:
@@ -233,7 +242,7 @@ class Plan(Record):
 
     def digest(self) -> str:
         """A hash of the plan's entries: the identity of a run."""
-        unsaid = {name for name in _OF_DRAWS if getattr(self, name) is None}
+        unsaid = {name for name in (*_OF_DRAWS, "study") if getattr(self, name) is None}
         text = json.dumps(self.model_dump(exclude=unsaid), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

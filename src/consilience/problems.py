@@ -45,6 +45,27 @@ class Curvature:
     how: str
 
 
+@dataclass(frozen=True)
+class Outcomes:
+    """What a model says about the outcome of rows, given parameters on the constrained scale; one entry by name each.
+
+    Attributes:
+        kinds: what each outcome is: `"number"`, `"count"`, `"binary"` (0 or 1) or `"class"` (0, 1, 2, …).
+        expected: `(parameters, rows) -> {name: (num_rows, …)}`, the mean of the outcome; of a class,
+            `(num_rows, classes)` probabilities. Rows may lack the outcome.
+        simulate: `(key, parameters, rows) -> {name: (num_rows, …)}`, an outcome drawn for each row.
+        observed: `rows -> {name: (num_rows, …)}`, the outcomes that rows hold.
+        draw_private: `(key, parameters) -> parameters` with private ones drawn anew given the others, as at a site
+            that nobody has seen; `None` if there are none.
+    """
+
+    kinds: Mapping[str, str]
+    expected: Callable[[Any, Any], Mapping[str, jax.Array]]
+    simulate: Callable[[jax.Array, Any, Any], Mapping[str, jax.Array]]
+    observed: Callable[[Any], Mapping[str, Any]]
+    draw_private: Callable[[jax.Array, Any], Any] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A Bayesian model and the data of every agent.
@@ -69,6 +90,13 @@ class Problem:
             `"simplex"`, `"ordered"`, `"correlation"`, `"correlation_cholesky"`, or a constraint of NumPyro. Samplers
             move on an unconstrained scale; functions here, draws and results are on the constrained one, and
             densities are with respect to it.
+        derived: `parameters -> {name: array}`, other quantities of interest, on the constrained scale; not sampled,
+            but computed from the draws.
+        outcomes: what the model says about outcomes of rows, for predictions and checks.
+        labels: for parameters that are vectors, the names that people know of the entries along the last axis,
+            `{"coefficients": ("Intercept", "age")}`.
+        ratios: parameters whose exponential people want to see, and what it is called,
+            `{"coefficients": "odds ratio"}`.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -92,6 +120,10 @@ class Problem:
     private: Sequence[str] = ()
     log_private: Callable[[Any], jax.Array] | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
+    derived: Callable[[Any], Mapping[str, jax.Array]] | None = None
+    outcomes: Outcomes | None = None
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ratios: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.replicas is not None:
@@ -99,16 +131,7 @@ class Problem:
             for chain, shards in enumerate(self.replicas):
                 if [_shapes(shard) for shard in shards] != wanted:
                     raise ProblemError(f"the data of chain {chain} has other shapes than that of the first chain")
-        if not len(self.shards):
-            raise ProblemError("a problem needs at least one shard of data, one for each agent; got none")
-        first = _row_shapes(self.shards[0], 0)
-        for agent, shard in enumerate(self.shards):
-            shapes = _row_shapes(shard, agent)
-            if shapes != first:
-                raise ProblemError(
-                    f"the shards must have the same arrays at every agent, up to the number of rows; agent 0 "
-                    f"has {_shown(first)}, agent {agent} has {_shown(shapes)}"
-                )
+        require_shards(self.shards)
         self._require_own_parts()
 
     def _require_own_parts(self) -> None:
@@ -232,6 +255,20 @@ def cast_floats(tree: Any, dtype: Any) -> Any:
     )
 
 
+def require_shards(shards: Sequence[Any]) -> None:
+    """Check that there is one shard for each agent, all with the same arrays up to the number of rows."""
+    if not len(shards):
+        raise ProblemError("a problem needs at least one shard of data, one for each agent; got none")
+    first = _row_shapes(shards[0], 0)
+    for agent, shard in enumerate(shards):
+        shapes = _row_shapes(shard, agent)
+        if shapes != first:
+            raise ProblemError(
+                f"the shards must have the same arrays at every agent, up to the number of rows; agent 0 "
+                f"has {_shown(first)}, agent {agent} has {_shown(shapes)}"
+            )
+
+
 def _shapes(shard: Any) -> Any:
     return [np.shape(leaf) for leaf in jax.tree.leaves(shard)], jax.tree.structure(shard)
 
@@ -249,6 +286,12 @@ def _row_shapes(shard: Any, agent: int) -> tuple[Any, ...]:
         raise ProblemError(
             f"the arrays in the shard of agent {agent} have {' and '.join(sorted(map(str, lengths)))} rows: "
             "they must have the same number"
+        )
+    odd = [np.asarray(leaf).dtype for leaf in leaves if np.asarray(leaf).dtype.kind in "OUSMm"]
+    if odd:
+        raise ProblemError(
+            f"the shard of agent {agent} holds an array of dtype {odd[0]}, and models compute with numbers: turn "
+            "text and dates into numbers, categories into 0, 1, 2, …, the same at every agent"
         )
     if lengths == {0}:
         raise ProblemError(

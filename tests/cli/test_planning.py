@@ -93,7 +93,7 @@ def test_suggest_gives_reasons_and_writes_a_plan_that_checks(here, monkeypatch):
     assert unmet_conditions(proven.graph, proven.sampler) == []
 
 
-@pytest.mark.slow(reason="a study of several runs")
+@pytest.mark.slow(reason="a series of several runs")
 def test_run_chooses_its_own_step_sizes(here):
     done = call("run", "mine:problem", "--agents", 3, "--steps", 4000, "--auto", "--out", "run", cwd=here)
     assert "3 agents on a ring, 4,000 steps of dula" in done.stdout

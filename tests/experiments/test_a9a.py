@@ -8,7 +8,7 @@ import pytest
 import consilience as cs
 from consilience.experiments import EXPERIMENTS
 from consilience.experiments.a9a import _split, packed, read_accuracy, unpacked
-from consilience.sampling import studies
+from consilience.sampling import series
 from tests.datasets.test_loaders import require_here, where  # noqa: F401 - the fixture finds the data
 
 A9A = EXPERIMENTS["a9a"]
@@ -30,21 +30,21 @@ def test_repetitions_hold_out_different_rows():
     assert not np.array_equal(test, _split(0, 1)[1])
 
 
-@pytest.mark.slow(reason="a study")
-def test_a_short_study_learns_and_is_reported_beside_the_paper(tmp_path, where):  # noqa: F811
+@pytest.mark.slow(reason="a series")
+def test_a_short_series_learns_and_is_reported_beside_the_paper(tmp_path, where):  # noqa: F811
     require_here("a9a")
     plans = {"c-ula": A9A.plan(1).replace(num_chains=3), "d-ula-5": A9A.plan(5, None, 600).replace(num_chains=3)}
-    studies.start_study("a9a", plans, tmp_path / "study", lambda plan: None)
-    summary = json.loads((tmp_path / "study" / "summary.json").read_text())
+    series.start_series("a9a", plans, tmp_path / "series", lambda plan: None)
+    summary = json.loads((tmp_path / "series" / "summary.json").read_text())
     assert [(row["method"], row["num_agents"]) for row in summary["results"]] == [("C-ULA", 1), ("D-ULA", 5)]
     for row in summary["results"]:
         assert row["accuracy_mean"] > 0.80  # always answering "no" scores 0.759
         assert row["predictive_accuracy"] > 0.83
     assert summary["results"][1]["accuracy_range_of_agents"] < 0.02
     assert summary["results"][1]["accuracy_paper"] == 0.8438
-    run = cs.Run(tmp_path / "study" / "d-ula-5")
+    run = cs.Run(tmp_path / "series" / "d-ula-5")
     assert read_accuracy(run)["accuracy"].shape == (3, 5, 300)
-    page = studies.report_study(tmp_path / "study").read_text()
+    page = series.report_series(tmp_path / "series").read_text()
     assert "D-ULA (5 agents)" in page
     assert "84.38 %" in page
 

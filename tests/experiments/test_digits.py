@@ -1,4 +1,4 @@
-"""The digits study, shortened: three methods, their predictions, the report."""
+"""The digits series, shortened: three methods, their predictions, the report."""
 
 import json
 import re
@@ -11,10 +11,10 @@ from consilience.deployment.merging import merge
 from consilience.experiments import EXPERIMENTS
 from consilience.experiments.classification import predictions, read_predictions
 from consilience.experiments.digits import _parts
-from consilience.sampling import studies
+from consilience.sampling.series import report_series, start_series
 from tests.engines.peers.running import sample_by_peers
 
-pytestmark = pytest.mark.slow(reason="a study of a neural network")
+pytestmark = pytest.mark.slow(reason="a series of a neural network")
 
 OPTIMISED = True
 
@@ -22,15 +22,15 @@ DIGITS = EXPERIMENTS["digits"]
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    path = tmp_path_factory.mktemp("digits") / "study"
-    studies.start_study("digits", DIGITS.plans(4000), path, lambda plan: None)
+def series(tmp_path_factory):
+    path = tmp_path_factory.mktemp("digits") / "series"
+    start_series("digits", DIGITS.plans(4000), path, lambda plan: None)
     return path
 
 
-def test_three_methods_learn_the_digits(study):
+def test_three_methods_learn_the_digits(series):
     """Chance is 10 %; the held-out images are the same for all three."""
-    summary = json.loads((study / "summary.json").read_text())
+    summary = json.loads((series / "summary.json").read_text())
     assert [(row["method"], row["num_agents"]) for row in summary["results"]] == [
         ("SGD", 1), ("C-ULA", 1), ("D-ULA", 5)
     ]  # fmt: skip
@@ -42,9 +42,9 @@ def test_three_methods_learn_the_digits(study):
         assert 0 <= row["in_distribution"]["ece"] < 0.2
 
 
-def test_posteriors_are_less_sure_of_other_images_than_sgd(study):
+def test_posteriors_are_less_sure_of_other_images_than_sgd(series):
     """And what a point estimate lacks, the draws' disagreement, tells such images apart better than entropy."""
-    rows = {row["method"]: row for row in json.loads((study / "summary.json").read_text())["results"]}
+    rows = {row["method"]: row for row in json.loads((series / "summary.json").read_text())["results"]}
     for kind in ("inverted", "scrambled"):
         surest = rows["SGD"]["out_of_distribution"][kind]
         assert surest["confidence_mean"] < rows["SGD"]["in_distribution"]["confidence_mean"]
@@ -54,28 +54,28 @@ def test_posteriors_are_less_sure_of_other_images_than_sgd(study):
             assert found["auroc_mutual_information"] > surest["auroc"] + 0.01
 
 
-def test_sgd_is_a_point_estimate(study):
-    run = cs.Run(study / "sgd")
+def test_sgd_is_a_point_estimate(series):
+    run = cs.Run(series / "sgd")
     _, test = _parts(run.plan.seed)
     found = predictions(run, DIGITS.network.logits, test.inputs, 0)
     assert found.num_draws == 1
     assert found.epistemic.max() < 1e-5
 
 
-def test_stored_predictions_are_those_of_the_agents(study):
-    run = cs.Run(study / "d-ula-5")
+def test_stored_predictions_are_those_of_the_agents(series):
+    run = cs.Run(series / "d-ula-5")
     stored = read_predictions(run)
     assert stored.sizes["agent"] == 5
     right = (stored["predicted"] == stored["label"]).mean("input").to_numpy()
     np.testing.assert_allclose(right, [row["accuracy"] for row in run.summary["agents"]])
 
 
-def test_reports_show_methods_and_agents(study):
-    page = studies.report_study(study).read_text()
+def test_reports_show_methods_and_agents(series):
+    page = report_series(series).read_text()
     assert re.search(r"The five agents, each with a fifth of the images, are .* SGD", page)
     assert "D-ULA (5 agents)" in page
-    assert "agent 4" in (study / "d-ula-5" / "report.html").read_text()
-    assert (study / "figures" / "methods.png").stat().st_size > 10_000
+    assert "agent 4" in (series / "d-ula-5" / "report.html").read_text()
+    assert (series / "figures" / "methods.png").stat().st_size > 10_000
 
 
 def test_held_out_images_are_not_trained_on():

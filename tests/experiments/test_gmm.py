@@ -1,4 +1,4 @@
-"""The mixture experiment on a shorter run: both modes, the distances, the report, the study."""
+"""The mixture experiment on a shorter run: both modes, the distances, the report, the series."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import consilience as cs
 from consilience.errors import PlanError, ProblemError
 from consilience.experiments import EXPERIMENTS, import_problem
 from consilience.experiments.gmm import comparison_draws
-from consilience.sampling import studies
+from consilience.sampling import series
 
 pytestmark = pytest.mark.slow(reason="long sampling of the mixture")
 
@@ -100,16 +100,16 @@ def test_plans_for_other_graphs_are_stable(graph):
 
 def test_a_study_compares_networks_and_continues(tmp_path):
     plans = {f"agents-{n}": GMM.plan(n, num_steps=20_000).replace(num_chains=2) for n in (1, 5)}
-    studies.start_study("gmm", plans, tmp_path / "study", lambda plan: None)
-    summary = json.loads((tmp_path / "study" / "summary.json").read_text())
+    series.start_series("gmm", plans, tmp_path / "series", lambda plan: None)
+    summary = json.loads((tmp_path / "series" / "summary.json").read_text())
     assert [row["num_agents"] for row in summary["results"]] == [1, 5]
     assert summary["num_agents"] == 5
     assert summary["results"][0]["sinkhorn_paper"] == 0.259
-    draws = cs.Run(tmp_path / "study" / "agents-1").draws["theta_1"].values
-    (tmp_path / "study" / "summary.json").unlink()
-    studies.continue_study(tmp_path / "study", lambda plan: None)
-    assert (cs.Run(tmp_path / "study" / "agents-1").draws["theta_1"].values == draws).all()
-    assert "C-ULA" in studies.report_study(tmp_path / "study").read_text()
+    draws = cs.Run(tmp_path / "series" / "agents-1").draws["theta_1"].values
+    (tmp_path / "series" / "summary.json").unlink()
+    series.continue_series(tmp_path / "series", lambda plan: None)
+    assert (cs.Run(tmp_path / "series" / "agents-1").draws["theta_1"].values == draws).all()
+    assert "C-ULA" in series.report_series(tmp_path / "series").read_text()
 
 
 def test_references_to_problems():

@@ -1,4 +1,4 @@
-"""MNIST, shortened and with few images: the study, its tables beside the paper's, the scan, the reproduction."""
+"""MNIST, shortened and with few images: the series, its tables beside the paper's, the scan, the reproduction."""
 
 import json
 import os
@@ -11,17 +11,18 @@ from consilience.errors import RunError
 from consilience.experiments import EXPERIMENTS, mnist, mnist_report
 from consilience.experiments.classification import read_predictions
 from consilience.models import mlp
-from consilience.sampling import reproduction, studies
+from consilience.sampling import reproduction
+from consilience.sampling.series import report_series, series_runs, start_series
 from tests.datasets.test_loaders import BESIDE, require_here
 
-pytestmark = pytest.mark.slow(reason="studies of a neural network")
+pytestmark = pytest.mark.slow(reason="series of a neural network")
 
 MNIST = EXPERIMENTS["mnist"]
 
 
 @pytest.fixture(scope="module")
 def few_images():
-    """The first images of every set and a small network that compiles quickly, so that a study takes seconds.
+    """The first images of every set and a small network that compiles quickly, so that a series takes seconds.
 
     LeNet-5's own gradients are checked in `tests/models`, its figures come from `make reproduce`.
     """
@@ -43,19 +44,19 @@ def few_images():
 
 
 @pytest.fixture(scope="module")
-def study(few_images, tmp_path_factory):
-    path = tmp_path_factory.mktemp("mnist") / "study"
+def series(few_images, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mnist") / "series"
     step_size = cs.FromTo(start=6e-4, end=6e-5, num_steps=120, exponent=0.55)  # for a thirtieth of the images
     plans = {
         name: plan.replace(sampler=plan.sampler.model_copy(update={"step_size": step_size}))
         for name, plan in MNIST.plans(num_steps=120).items()
     }
-    studies.start_study("mnist", plans, path, lambda plan: None)
+    start_series("mnist", plans, path, lambda plan: None)
     return path
 
 
-def test_results_stand_beside_the_paper(study):
-    summary = json.loads((study / "summary.json").read_text())
+def test_results_stand_beside_the_paper(series):
+    summary = json.loads((series / "summary.json").read_text())
     rows = {row["method"]: row for row in summary["results"]}
     assert list(rows) == ["SGD", "C-ULA", "D-ULA"]
     assert summary["paper"]["D-ULA"]["accuracy"][2] == 0.9839
@@ -74,8 +75,8 @@ def test_results_stand_beside_the_paper(study):
     assert "rebuilt" in " ".join(summary["data"]) or "official" in " ".join(summary["data"])
 
 
-def test_confusion_counts_every_image_once(study):
-    run = cs.Run(study / "d-ula-5")
+def test_confusion_counts_every_image_once(series):
+    run = cs.Run(series / "d-ula-5")
     found = read_predictions(run)
     labels = found["label"].to_numpy()
     for agent in range(5):
@@ -85,18 +86,18 @@ def test_confusion_counts_every_image_once(study):
         np.testing.assert_allclose(found["probability"].to_numpy()[agent].sum(1), 1, atol=1e-4)
 
 
-def test_the_report_has_the_papers_tables_and_figures(study):
-    page = studies.report_study(study).read_text()
+def test_the_report_has_the_papers_tables_and_figures(series):
+    page = report_series(series).read_text()
     titles = ("Verdict", "Confusion", "Average probabilities", "Single images", "SVHN, low", "agent 4")
     for words in (*titles, "98.52 %", "0.849 (0.154)", "starts at a random network of its own"):
         assert words in page, words
     for name in ("methods", "confusion", "probabilities", "examples"):
-        assert (study / "figures" / f"{name}.png").stat().st_size > 5_000
-    assert "Images from elsewhere" in (study / "c-ula" / "report.html").read_text()
+        assert (series / "figures" / f"{name}.png").stat().st_size > 5_000
+    assert "Images from elsewhere" in (series / "c-ula" / "report.html").read_text()
 
 
-def test_examples_are_the_images_that_agents_are_sure_less_sure_and_unsure_of(study):
-    run = cs.Run(study / "d-ula-5")
+def test_examples_are_the_images_that_agents_are_sure_less_sure_and_unsure_of(series):
+    run = cs.Run(series / "d-ula-5")
     examples, found = mnist_report._read_examples(run), read_predictions(run)
     about = examples.attrs["about"]
     assert [one["kind"] for one in about] == ["MNIST"] * 3 + ["SVHN"] * 3
@@ -106,8 +107,8 @@ def test_examples_are_the_images_that_agents_are_sure_less_sure_and_unsure_of(st
     np.testing.assert_array_equal(examples["image"].to_numpy()[1], image)
 
 
-def test_verdicts_follow_the_numbers(study):
-    summaries = {name: run.summary for name, run in studies.study_runs(study).items()}
+def test_verdicts_follow_the_numbers(series):
+    summaries = {name: run.summary for name, run in series_runs(series).items()}
     assert "worse by" in MNIST.verdict(summaries)
     for summary in summaries.values():
         paper = mnist_report.PAPER[summary["method"]]
@@ -127,7 +128,7 @@ def test_reproduction_continues_and_averages_over_seeds(few_images, tmp_path, mo
     monkeypatch.setattr(reproduction, "PARTS", tuple(parts))
     monkeypatch.setattr(type(EXPERIMENTS["mnist-scan"]), "temperatures", (1.0,))
     monkeypatch.setattr(type(MNIST), "plans", lambda self, num_steps: {"d-ula-5": self.plan(5, None, num_steps)})
-    monkeypatch.setattr(studies.Run, "report", lambda self: self.path)  # tested above
+    monkeypatch.setattr(cs.Run, "report", lambda self: self.path)  # tested above
     begun = []
 
     def stop_at_second(number, part):

@@ -200,7 +200,7 @@ def test_every_agent_has_its_own_and_what_is_shared(private):
         assert np.isfinite(own["effect"].to_numpy()).all(0).all(0).sum() == count
     table = private.summary_table()
     assert len(table) == 1 + sum(GROUPS)
-    assert table.loc["effect[0]", "agent"].tolist() == [0, 1, 2]
+    assert table.loc[[f"site {agent}: effect[0]" for agent in range(3)], "agent"].tolist() == [0, 1, 2]
     assert table["agent"].dtype == "Int64"
     summary = private.summary
     assert summary["agents"][0]["mean"][summary["parameters"].index("effect[2]")] is None

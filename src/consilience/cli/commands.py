@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consilience.cli.options import CheckpointSeconds, Json, Out, Target, default_path, takes_plan
+from consilience.cli.options import CheckpointSeconds, Data, Json, Out, Target, default_path, takes_plan
 from consilience.cli.processes import Coordinator, Devices, JoinSeconds, ModelDevices, NumProcesses, ProcessId
 
 if TYPE_CHECKING:
@@ -39,6 +39,19 @@ class EngineName(StrEnum):
     PEERS = "peers"
 
 
+class TableForm(StrEnum):
+    """How the table of parameters is printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+Form = Annotated[
+    TableForm, typer.Option("--format", help="Print the table of parameters: for people, or as csv or json alone.")
+]
+Every = Annotated[bool, typer.Option("--all", help="Print every parameter, not the first ones only.")]
+ByAgent = Annotated[bool, typer.Option("--by-agent", help="A row for each agent (dula, sghmc), not for the network.")]
 Engine = Annotated[
     EngineName,
     typer.Option(
@@ -69,12 +82,12 @@ def run(
     with processes.joined(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
         from consilience.cli import display, network_display
         from consilience.sampling.engines import Task
-        from consilience.sampling.studies import start_study
+        from consilience.sampling.series import start_series
         from consilience.sampling.targets import main_plan, plans_for
 
         chosen, path = processes.engine_for(engine, devices, model_devices), out or default_path(target)
         chosen.require_room(path)
-        one_network = engine == EngineName.PEERS  # of a study, its main one
+        one_network = engine == EngineName.PEERS  # of a series, its main one
 
         def resolve() -> dict[str, Resolved]:
             given: dict[str, Any] = {"before_suggesting": lambda: processes.refuse_suggesting(engine)}
@@ -90,12 +103,13 @@ def run(
             network_display.network_table(quiet=as_json or not one_network) as show_nodes,
         ):
             if len(plans) > 1:
-                chosen.require_studies()
-                start_study(target, plans, path, screen.follow)
+                chosen.require_series()
+                start_series(target, plans, path, screen.follow)
             else:
                 (plan,) = plans.values()
                 follow = None if one_network else screen.follow(plan)
-                chosen.run(Task(path, plan, None, follow, checkpoint_seconds, True, show_nodes))
+                files = tuple(wishes.data)
+                chosen.run(Task(path, plan, None, follow, checkpoint_seconds, True, show_nodes, files))
         if first:
             _finish(path, as_json)
 
@@ -108,16 +122,17 @@ def resume(
     num_processes: NumProcesses = None,
     process_id: ProcessId = None,
     join_seconds: JoinSeconds = None,
+    data: Data = None,
     checkpoint_seconds: CheckpointSeconds = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Continue a run (or a study) that was interrupted; a run on a mesh also with other devices or processes."""
+    """Continue a run (or a series) that was interrupted; a run on a mesh also with other devices or processes."""
     from consilience.cli import processes
 
     engine = processes.engine_of(path)
     with processes.joined(engine, devices, path, coordinator, num_processes, process_id, join_seconds):
         from consilience.cli import display, network_display
-        from consilience.sampling import studies
+        from consilience.sampling import series
         from consilience.sampling.sample import resume as resume_run
 
         chosen = processes.engine_for(engine, devices, model_devices)
@@ -126,12 +141,12 @@ def resume(
             display.Display(quiet=as_json or not first) as screen,
             network_display.network_table(quiet=as_json or not nodes) as show_nodes,
         ):
-            if studies.is_study(path):
-                studies.continue_study(path, screen.follow)
+            if series.is_series(path):
+                series.continue_series(path, screen.follow)
             else:
                 resume_run(
                     path, engine=chosen, progress=None if nodes else screen.follow_run(path), theory=True,
-                    checkpoint_seconds=checkpoint_seconds, show_nodes=show_nodes,
+                    checkpoint_seconds=checkpoint_seconds, show_nodes=show_nodes, data=data or (),
                 )  # fmt: skip
         if first:
             _finish(path, as_json)
@@ -149,20 +164,39 @@ def reproduce(out: ReproductionOut = Path("runs/reproduce"), steps: Steps = None
     typer.echo(f"Report: {page}")
 
 
-def report(paths: RunPaths, out: Whole = None, allow: Allow = None, as_json: Json = False) -> None:
+def report(
+    paths: RunPaths,
+    out: Whole = None,
+    allow: Allow = None,
+    form: Form = TableForm.TABLE,
+    every: Every = False,
+    by_agent: ByAgent = False,
+    as_json: Json = False,
+) -> None:
     """Redraw the report of a run from its directory; of several nodes' directories, that of the whole network."""
-    from consilience.cli import display
+    from consilience.cli import display, result_display
     from consilience.deployment.merging import merge
+    from consilience.sampling.run import Run
 
+    path = paths[0]
     if len(paths) > 1:
-        whole = out or paths[0].parent / "whole"
-        with display.Display(quiet=as_json):
-            merge(paths, whole, theory=True, allow=allow or ())
-        _finish(whole, as_json)
-        return
-    if out is not None:
+        path = out or paths[0].parent / "whole"
+        with display.Display(quiet=as_json or form != TableForm.TABLE):
+            merge(paths, path, theory=True, allow=allow or ())
+    elif out is not None:
         raise typer.BadParameter("--out is for the directories of several nodes: give all of them")
-    _finish(paths[0], as_json)
+    if form == TableForm.TABLE and not by_agent:
+        _finish(path, as_json, every)
+        return
+    rows = Run(path).rows(by_agent=by_agent)
+    if form == TableForm.CSV:
+        from consilience.runs.row_files import as_csv
+
+        typer.echo(as_csv(rows), nl=False)
+    elif form == TableForm.JSON or as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        result_display.print_posterior(rows, path, every)
 
 
 def experiments(as_json: Json = False) -> None:
@@ -176,16 +210,16 @@ def experiments(as_json: Json = False) -> None:
         display.print_experiments(EXPERIMENTS)
 
 
-def _finish(path: Path, as_json: bool) -> None:
+def _finish(path: Path, as_json: bool, every: bool = False) -> None:
     """Write the report, and print the summary or a short table and the report's path."""
-    from consilience.cli import display
+    from consilience.cli import result_display
     from consilience.runs.files import read_json
     from consilience.sampling.run import Run
-    from consilience.sampling.studies import is_study, report_study
+    from consilience.sampling.series import is_series, report_series
 
-    page = report_study(path) if is_study(path) else Run(path).report()
+    page = report_series(path) if is_series(path) else Run(path).report()
     summary = read_json(path / "summary.json")
     if as_json:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
     else:
-        display.print_result(summary, page)
+        result_display.print_result(summary, page, every)

@@ -20,16 +20,13 @@ from consilience.experiments import Experiment
 from consilience.planning.checks import counted
 from consilience.planning.suggestions import SuggestedPlan
 from consilience.plans import Plan
-from consilience.reports import tables, unison_report, warmup_report
+from consilience.reports import tables
 from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 from consilience.runs.loop import Progress as Step
 from consilience.runs.loop import ShowProgress
 from consilience.samplers import Finding
 from consilience.sampling.targets import Resolved
 
-_MOST_ROWS = 24
-_SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
-_SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
 
 _WATCHED = {
@@ -263,49 +260,6 @@ def print_datasets(rows: Sequence[Mapping[str, Any]]) -> None:
     wide_console().print(_rich(tables.rows(shown, columns)))
 
 
-def print_result(summary: Mapping[str, Any], page: Path) -> None:
-    """A short table of the results and the path of the report."""
-    if "results" in summary:
-        records = [_flat(record) for record in summary["results"]]
-        columns = {key.replace("_", " "): key for key in records[0]}
-        shown = tables.rows(records, columns)
-    elif isinstance(summary.get("posterior"), list):  # older runs of gmm have something else there
-        shown = unison_report.posterior_table(summary)
-    else:
-        extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
-        shown = tables.agents(summary, extra)
-    console = wide_console()
-    console.print(_rich(tables.Table(shown.header, shown.body[:_MOST_ROWS])))
-    if len(shown.body) > _MOST_ROWS:
-        console.print(f"  … and {len(shown.body) - _MOST_ROWS:,} more, in the report")
-    if "sinkhorn_floor" in summary and "results" not in summary:
-        paper = (summary.get("paper") or {}).get("sinkhorn")
-        beside = f", the paper reports {paper}" if paper else ""
-        floor = f"Sinkhorn distance {summary['sinkhorn']:.3f}; exact draws score {summary['sinkhorn_floor']:.3f}"
-        console.print(f"\n{floor}{beside}.", highlight=False)
-    if "adaptation" in summary and "results" not in summary:
-        console.print()
-        in_words = unison_report.sampler_in_words if "divergences" in summary else warmup_report.warmup_in_words
-        for line in in_words(summary):
-            console.print(line, highlight=False)
-    if "verdict" in summary and "results" not in summary:
-        console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
-        for warning in summary.get("warnings", ()):
-            console.print(f"Note: {warning}.", style="yellow", highlight=False)
-    console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
-
-
-def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The single values of a record, and of those inside it the ones that fit a table."""
-    flat: dict[str, Any] = {}
-    for key, value in record.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{_SHORT.get(key, key)} ")
-        elif not isinstance(value, list) and (not prefix or key in _SHOWN_INSIDE):
-            flat[prefix + _SHORT.get(key, key)] = value
-    return flat
-
-
 def wide_console() -> Console:
     """A console that does not clip tables where nobody looks at a terminal."""
     console = Console()
@@ -314,11 +268,17 @@ def wide_console() -> Console:
     return console
 
 
+def print_table(shown: tables.Table) -> None:
+    """Print a table."""
+    wide_console().print(_rich(shown))
+
+
 def _rich(shown: tables.Table) -> Table:
     """A table for the terminal; numbers stand on the right."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for place, (title, words) in enumerate(zip(shown.header, shown.word_columns, strict=True)):
-        table.add_column(title, justify="left" if words or place == 0 else "right")
+        on_left = words or place == 0
+        table.add_column(title, justify="left" if on_left else "right", no_wrap=not on_left)
     for row in shown.body:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # `sex[male]` is no markup
     return table

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli import commands, data, network, planning
+from consilience.cli import answers, codebook, commands, data, network, planning
 from consilience.deployment.supervision import is_child
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
@@ -31,6 +31,8 @@ app = typer.Typer(
 app.command("run")(commands.run)
 app.command("resume")(commands.resume)
 app.command("report")(commands.report)
+app.command("predict")(answers.predict)
+app.command("compare")(answers.compare)
 app.command("reproduce")(commands.reproduce)
 app.command("check")(planning.check)
 app.command("theory")(planning.theory)
@@ -39,6 +41,7 @@ app.command("node")(network.node)
 app.add_typer(network.app, name="network")
 app.add_typer(planning.mesh, name="mesh")
 app.add_typer(data.app, name="data")
+app.add_typer(codebook.app, name="codebook")
 app.command("experiments")(commands.experiments)
 
 

@@ -27,7 +27,10 @@ def _before() -> None:
 
 NodeFile = Annotated[Path, typer.Argument(help="The node's file, made by `network init`.")]
 Directory = Annotated[Path, typer.Argument(help="The network's directory, made by `network init`.")]
-Experiment = Annotated[str, typer.Option("--experiment", help="An experiment, PLAN.toml, or module:attribute.")]
+Experiment = Annotated[
+    str | None, typer.Option("--experiment", help="An experiment, PLAN.toml, or module:attribute.")
+]
+StudyFile = Annotated[str | None, typer.Option("--study", help="A study, STUDY.toml, in place of --experiment.")]
 NetworkOut = Annotated[Path, typer.Option("--out", "-o", help="A new directory for the network.")]
 Endpoints = Annotated[
     list[str] | None,
@@ -81,9 +84,10 @@ def node(path: NodeFile, as_json: Json = False) -> None:
 @app.command()
 @takes_plan()
 def init(
-    experiment: Experiment,
     out: NetworkOut,
     wishes: Wishes,
+    experiment: Experiment = None,
+    study: StudyFile = None,
     endpoint: Endpoints = None,
     relay_place: RelayPlace = None,
     insecure: Insecure = False,
@@ -97,13 +101,24 @@ def init(
     from consilience.errors import NetworkError
     from consilience.sampling.targets import main_plan
 
-    plan = main_plan(experiment, wishes).plan
-    if plan.problem is None:
+    target = study or experiment
+    if target is None or (study and experiment):
+        raise NetworkError("say what the network samples, with --experiment or with --study: one of them")
+    plan, found = main_plan(target, wishes)
+    if not plan.says_problem:
         raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
     files = make_network(
-        plan, out, endpoint, relay=relay_place, insecure=insecure,
+        plan, out, endpoint, relay=relay_place, insecure=insecure, data=wishes.data,
         checkpoint_seconds=checkpoint_seconds, on_loss=on_loss, patience=patience, on_implausible=on_implausible,
     )  # fmt: skip
+    for line in found if plan.study else ():
+        typer.echo(f"  {line}")
+    if plan.study and not wishes.data:
+        typer.echo(
+            f'{len(files)} nodes: {files[0]} … Carry each to its site, write data = "FILE.csv" into it there, and '
+            f"start it with: consilience node {files[0].name}"
+        )
+        return
     typer.echo(f"{len(files)} nodes: {files[0]} … Start them all here with: consilience network up {out}")
 
 
@@ -127,7 +142,7 @@ def relay(path: RelayFile, as_json: Json = False) -> None:
 @app.command()
 def up(path: Directory, restart: Restart = False) -> None:
     """Run all nodes of a network on this machine, as processes of their own, with one live table; then report."""
-    from consilience.cli import display, network_display
+    from consilience.cli import display, network_display, result_display
     from consilience.deployment.local_network import merge_network
     from consilience.deployment.processes import start_network
     from consilience.sampling.run import Run
@@ -137,7 +152,7 @@ def up(path: Directory, restart: Restart = False) -> None:
     with display.Display(quiet=True):
         whole = Run(merge_network(path).path)
         page = whole.report()
-    display.print_result(whole.summary, page)
+    result_display.print_result(whole.summary, page)
 
 
 @app.command()

@@ -20,7 +20,13 @@ from consilience.samplers import SAMPLERS, Option
 if TYPE_CHECKING:
     from consilience.sampling.targets import Wishes
 
-Target = Annotated[str, typer.Argument(help="An experiment (see `experiments`), PLAN.toml, or module:attribute.")]
+Target = Annotated[
+    str, typer.Argument(help="An experiment (see `experiments`), PLAN.toml, STUDY.toml, or module:attribute.")
+]
+Data = Annotated[
+    list[Path] | None,
+    typer.Option("--data", help="Of a study: a site's CSV or Parquet file, once for each site, in order."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable results on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Directory for the run (by default runs/NAME-TIME).")]
 CheckpointSeconds = Annotated[float, typer.Option("--checkpoint-seconds", min=0.0, help="How often to checkpoint.")]
@@ -52,7 +58,7 @@ _OF_PLANS: dict[str, Any] = {
     ],
     "num_chains": Annotated[
         int | None,
-        typer.Option("--chains", "--runs", min=1, help="Independent copies of the network: repetitions of a study."),
+        typer.Option("--chains", "--runs", min=1, help="Independent copies of the network: repetitions of a series."),
     ],
     "seed": Annotated[int | None, typer.Option("--seed", min=0, help="Decides every random number.")],
     "batch_size": Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows in a minibatch.")],
@@ -62,6 +68,7 @@ _OF_PLANS: dict[str, Any] = {
         list[str] | None,
         typer.Option("--allow", help="A module that PLAN.toml may name as its problem, which runs it; repeatable."),
     ],
+    "data": Data,
     "summation": Annotated[
         str | None, typer.Option("--summation", help="How nodes make sums (nuts, hmc): tree or flood.")
     ],
@@ -155,6 +162,7 @@ def _wishes(said: dict[str, Any], of_samplers: dict[str, Any]) -> Wishes:
             **({"masked": False} if given.get("unmasked") else {}),
         },
         allow=given.get("allow", ()),
+        data=tuple(given.get("data", ())),
     )
 
 

@@ -35,18 +35,24 @@ mesh = typer.Typer(help="Agents spread over many devices: what a mesh would cost
 @takes_plan()
 def check(target: Target, wishes: Wishes, as_json: Json = False) -> None:
     """Say whether a plan is stable, inside the theorems, and what nodes learn of each other, without running it."""
-    from consilience.cli import display
+    from consilience.cli import display, study_display
     from consilience.engines.matching import require_matching
     from consilience.experiments import load_problem
     from consilience.planning import checks
     from consilience.sampling.targets import plans_for
+    from consilience.studies import is_study
 
+    if is_study(target) and not wishes.num_agents and not wishes.data:
+        study_display.print_study_file(target, as_json)
+        return
     results: list[tuple[Any, Any]] = []
     for plan, _ in plans_for(target, wishes).values():
-        problem = load_problem(plan) if plan.problem else None
+        problem = load_problem(plan, data=wishes.data) if plan.problem or wishes.data else None
         if problem is not None:
             require_matching(problem, plan)
         results.append((plan, [*checks.check(plan, problem), *checks.revealed(plan)]))
+        if plan.study is not None and not as_json:
+            study_display.print_study(plan)
     if as_json:
         typer.echo(json.dumps([[finding.to_dict() for finding in findings] for _, findings in results], indent=2))
     else:
@@ -84,7 +90,7 @@ def theory(
     varied = comparisons.parse_choices(choices or [])
     plan = main_plan(target, wishes).plan
     require_dula(plan.sampler)
-    problem = load_problem(plan)
+    problem = load_problem(plan, data=wishes.data)
     with display.working(quiet=as_json) as show:
         assessment = assess(problem, plan, show)
         draws = assessment.pilot.averages[-1] if assessment.pilot else None
@@ -130,7 +136,9 @@ def suggest(
             only_weighed = wishes.num_steps is not None
             plan = main_plan(target, dataclasses.replace(wishes, sampler=None), only_weighed=only_weighed).plan
         if not plan.sampler.tunes_itself:
-            found = suggestions.suggest(load_problem(plan), plan.graph, plan.num_steps, plan, sampler=wishes.sampler)
+            found = suggestions.suggest(
+                load_problem(plan, data=wishes.data), plan.graph, plan.num_steps, plan, sampler=wishes.sampler
+            )
     if plan.sampler.tunes_itself:
         _nothing_to_suggest(plan, proven, out, as_json)
         return
@@ -196,7 +204,7 @@ def mesh_plan(
             f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
             "instead: take --sampler dula, or another one by gossip"
         )
-    problem, repeated = sized_problem(made)
+    problem, repeated = sized_problem(made, wishes.data)
     rates = Rates(bandwidth=bandwidth, latency=latency)
     settings = DeviceSettings(devices=devices, model_devices=model_devices or 1)
     costs = costs_of(MeshSimulation(problem, made, settings), rates)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from consilience.deployment.merging import NETWORK, merge
-from consilience.deployment.networks import make_network, node_files, node_runs
+from consilience.deployment.networks import make_network, node_files, node_runs, require_data, set_data
 from consilience.deployment.nodes import run_node
 from consilience.deployment.processes import Show, continues_after_loss, start_network
 from consilience.engines.peers.settings import NodeSettings
@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.2
 
 
 def run_here(
-    plan: Plan, path: Path, problem: Problem | None = None, *, theory: bool = False,
+    plan: Plan, path: Path, problem: Problem | None = None, *, data: Sequence[Path] = (), theory: bool = False,
     show: Show = lambda _: None, progress: ShowProgress | None = None, **options: Any,
 ) -> RunDirectory:  # fmt: skip
     """Sample a plan by a network of nodes on this machine, or continue where one was left; one run in the end.
@@ -34,22 +34,26 @@ def run_here(
         path: the run's directory.
         problem: what to infer; then nodes are threads. Without it each is a process that loads what the plan names;
             so are nodes in unison, whose compiled programs wait for each other and would use up JAX's threads.
+        data: for a study, one file for each node; by default those that the nodes' own files name.
         theory: hold the merged run against the theorems too.
         show: called now and then with what each node says of itself.
         progress: called now and then with how far the first node is, if nodes are threads.
         options: entries of every node's file.
     """
     network = path / NETWORK
-    if problem is None and plan.problem is None:
+    if problem is None and not plan.says_problem:
         raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
     as_threads = problem is not None and not plan.is_unison
-    if not as_threads and plan.problem is None:
+    if not as_threads and not plan.says_problem:
         raise NetworkError(
             f"nodes of the sampler {plan.sampler.kind} are processes of their own, which must find the problem: put "
             'it into a module and name it in the plan, `problem = "module:attribute"`; or take the engine simulate'
         )
     if not (network / "plan.toml").is_file():
-        make_network(plan, network, **options)
+        make_network(plan, network, data=data, **options)
+    elif data:
+        set_data(network, data)
+    require_data(network, path)
     resume = Interrupted(f"the nodes left checkpoints, continue with: consilience resume {path}")
     try:
         if problem is not None and as_threads:

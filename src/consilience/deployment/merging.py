@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from consilience import experiments
+from consilience.deployment.merged_answers import copy_answers
 from consilience.errors import InputError, RunError
 from consilience.experiments.finishing import finish_run
 from consilience.kernel.consensus import consensus_error
@@ -28,6 +29,7 @@ from consilience.runs.files import disk_errors, read_json, write_json, write_tex
 from consilience.runs.growing import GrowingGroup, Variable
 from consilience.runs.posterior import shared_digest
 from consilience.runs.provenance import provenance
+from consilience.validation.differences import differing
 
 NETWORK = "network"
 """Where in a run's directory the network that made it lives, if it was made in one go."""
@@ -68,6 +70,7 @@ def merge(
         draft.mkdir(parents=True)
         _write_facts(draft, nodes)
         _copy_draws(draft, nodes)
+        copy_answers(RunDirectory(draft), nodes)
         facts = [_facts_of(node) for node in nodes]
         shares = np.mean([one["participation"] for one in facts], 0).tolist()
         finish_run(
@@ -91,8 +94,7 @@ def _in_order(runs: Sequence[RunDirectory]) -> list[RunDirectory]:
     first, found = runs[0], dict[int, RunDirectory]()
     for run in runs:
         if run.plan.digest() != first.plan.digest():
-            ours, theirs = first.plan.model_dump(), run.plan.model_dump()
-            different = ", ".join(name for name in ours if ours[name] != theirs[name])
+            different = ", ".join(differing(first.plan.model_dump(), run.plan.model_dump()))
             raise RunError(
                 f"{run.path} follows another plan than {first.path} (it differs in {different}): give the nodes of "
                 "one network"
@@ -135,6 +137,8 @@ def _require_replaceable(out: Path) -> None:
 
 
 def _whole_problem(plan: Plan, allow: Sequence[str]) -> Problem | None:
+    if plan.study is not None:  # nobody needs all sites' rows in one place
+        return None
     try:
         experiments.require_allowed(plan.problem, allow, "add --allow {}")
         return experiments.load_problem(plan)

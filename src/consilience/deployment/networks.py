@@ -13,9 +13,12 @@ NETWORK/
 from __future__ import annotations
 
 import socket
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from consilience.engines.peers.certificates import issue, make_authority
 from consilience.engines.peers.relay import RelaySettings
@@ -33,6 +36,7 @@ def make_network(
     *,
     relay: str | None = None,
     insecure: bool = False,
+    data: Sequence[Path] = (),
     **options: Any,
 ) -> list[Path]:
     """Write a network's files; returns the nodes' files.
@@ -43,6 +47,7 @@ def make_network(
         endpoints: `host:port` of each agent; by default free ports of this machine.
         relay: `host:port` of a relay to which all nodes connect, in place of endpoints of their own.
         insecure: without TLS, on loopback only.
+        data: for a study, each agent's file, if all are on this machine; else each node's file is to name its own.
         options: other entries of every node's file.
     """
     if out.exists() and any(out.iterdir()):
@@ -54,6 +59,8 @@ def make_network(
     places = list(endpoints or []) or ([relay] * plan.num_agents if relay else _free_endpoints(plan.num_agents))
     if len(places) != plan.num_agents:
         raise NetworkError(f"the plan has {plan.num_agents} agents, but {len(places)} endpoints are given: one each")
+    if data and len(data) != plan.num_agents:
+        raise NetworkError(f"the plan has {plan.num_agents} agents, but {len(data)} data files are given: one each")
     files = []
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -72,12 +79,34 @@ def make_network(
                 relay=relay,
                 neighbours={number: places[number] for number in neighbours_of(plan, agent)},
                 tls=None if insecure else tls_of(Path("certificates"), f"agent-{agent}"),
+                data=data[agent].resolve() if data else None,
                 **options,
             )
             settings.require_fitting(plan)
             files.append(out / f"agent-{agent}.toml")
             write_text(files[-1], settings.to_toml())
     return files
+
+
+def set_data(network: Path, data: Sequence[Path]) -> None:
+    """Let the nodes' files name other data files."""
+    files = node_files(network)
+    if len(data) != len(files):
+        raise NetworkError(f"the network has {len(files)} nodes, but {len(data)} data files are given: one each")
+    for path, own in zip(files, data, strict=True):
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        write_text(path, tomli_w.dumps({**entries, "data": str(own.resolve())}))
+
+
+def require_data(network: Path, run: Path) -> None:
+    """Check that the data files are there that the nodes' files name, for a network that lives inside a run."""
+    named = [NodeSettings.load(path).data for path in node_files(network)]
+    missing = [str(path) for path in named if path is not None and not path.is_file()]
+    if missing:
+        raise NetworkError(
+            f"the data of {run} was in {', '.join(missing)}, and no file is there now: give all of its files again, "
+            f"in their order, with `consilience resume {run}{' --data FILE' * len(named)}`"
+        )
 
 
 def node_runs(network: Path) -> list[Path]:

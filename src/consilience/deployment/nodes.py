@@ -19,7 +19,8 @@ from typing import Any
 
 import jax
 
-from consilience import experiments
+from consilience import experiments, studies
+from consilience.deployment.codebooks import plan_of_node
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.corrected_node import CorrectedNode
 from consilience.engines.peers.measurements import served
@@ -69,10 +70,14 @@ def run_node(
     """
     plan = Plan.load(settings.plan)
     settings.require_fitting(plan)
+    stop, found = stop or threading.Event(), None
+    if problem is None and plan.study is not None:
+        with stopped_by_signals(stop):
+            plan, found = plan_of_node(plan, settings, own_data(settings), connect or by_zenoh(settings), clock, stop)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
         node = _node_of(plan)(problem, plan, settings, clock)
-        node.stop = stop or node.stop
+        node.stop, node.wire.found = stop, found
         companion = NodeCompanion(node, connect or by_zenoh(settings))
         with served(settings.metrics, node), _telling_others(node, companion.connect):
             return live(
@@ -113,8 +118,27 @@ def _telling_others(node: AnyNode, connect: Connect) -> Iterator[None]:
 
 def own_problem(plan: Plan, settings: NodeSettings) -> Problem:
     """What one agent of a plan knows: its own shard alone."""
+    if plan.study is not None:
+        return _own_rows(plan, settings)
     experiments.require_allowed(plan.problem, settings.allow, 'write allow = ["{}"] into the node\'s file')
     return experiments.load_problem(plan, [settings.agent])
+
+
+def _own_rows(plan: Plan, settings: NodeSettings) -> Problem:
+    """A study with this site's own file, and no other."""
+    study = studies.of_run(plan)
+    assert study is not None
+    return study.site_problem(own_data(settings), plan.num_agents)
+
+
+def own_data(settings: NodeSettings) -> Path:
+    """This site's data file."""
+    if settings.data is None:
+        raise NetworkError(
+            f'agent {settings.agent} has no data: write data = "FILE.csv" into agent-{settings.agent}.toml, the path '
+            "of this site's rows"
+        )
+    return settings.data
 
 
 class NodeCompanion:

@@ -16,7 +16,7 @@ import numpy as np
 
 from consilience.diagnostics.agreement import agreement
 
-_MOST_DRAWS = 20_000
+MOST_DRAWS = 20_000
 
 
 class Convergence(NamedTuple):
@@ -37,7 +37,7 @@ class Convergence(NamedTuple):
 def convergence(draws: np.ndarray) -> Convergence:
     """Compute all diagnostics; chains of more than 20,000 draws are thinned to that evenly."""
     _, agents, length, size = draws.shape
-    draws = np.asarray(draws[:, :, :: max(1, length // _MOST_DRAWS)], float)
+    draws = np.asarray(draws[:, :, :: max(1, length // MOST_DRAWS)], float)
     average = draws.mean(1)
     return Convergence(
         rhat_chains=np.stack([rhat(draws[:, i]) for i in range(agents)]),

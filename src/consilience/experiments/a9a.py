@@ -133,7 +133,7 @@ class A9A:
             )
         ]
 
-    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def series_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each method and network size, beside the paper's."""
         kept = ("method", "num_agents", "accuracy_mean", "accuracy_std", "predictive_accuracy", "iterations_to_84",
                 "accuracy_range_of_agents")  # fmt: skip
@@ -160,7 +160,7 @@ class A9A:
         )
         return " ".join(told)
 
-    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+    def series_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """The paper's Figure 2, its zoom, and the table."""
         summaries = {name: run.summary for name, run in runs.items()}
         curves = {_label(summaries[name]): read_accuracy(run) for name, run in runs.items()}

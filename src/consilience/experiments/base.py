@@ -25,14 +25,14 @@ class Experiment(Protocol):
 
     @property
     def main(self) -> str:
-        """Which run of the study stands for it."""
+        """Which run of the series stands for it."""
 
     @property
     def needs_all_data(self) -> bool:
         """Whether `analyse` compares with what the data of all agents says: then a node cannot do it alone."""
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
-        """The runs that the whole study compares, each with a name that can be a directory's."""
+        """The runs that the whole series compares, each with a name that can be a directory's."""
 
     def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
         """The problem that a plan samples: the data split among its agents, by its seed if that is random.
@@ -54,11 +54,11 @@ class Experiment(Protocol):
     def sections(self, run: RunDirectory) -> list[Section]:
         """What the report of one run shows about this experiment."""
 
-    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        """Entries of the study's summary that compare its runs."""
+    def series_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Entries of the series' summary that compare its runs."""
 
     def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
-        """What the study shows, in plain words and from its numbers: reproduced, better or worse, and why."""
+        """What the series shows, in plain words and from its numbers: reproduced, better or worse, and why."""
 
-    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
-        """What the report of the whole study shows."""
+    def series_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+        """What the report of the whole series shows."""

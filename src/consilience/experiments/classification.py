@@ -87,7 +87,7 @@ def read_predictions(run: RunDirectory) -> xarray.Dataset:
 
 
 def result_rows(summaries: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each run of a study, for its `results`."""
+    """One row for each run of a series, for its `results`."""
     kept = ("method", "num_agents", "accuracy_mean", "accuracy_std", "in_distribution", "out_of_distribution")
     return [
         {

@@ -1,4 +1,4 @@
-"""Tables of experiments with classifiers: a row for each agent, or for each method of a study."""
+"""Tables of experiments with classifiers: a row for each agent, or for each method of a series."""
 
 from __future__ import annotations
 

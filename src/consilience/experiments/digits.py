@@ -102,12 +102,12 @@ class Digits:
             ),
         ]
 
-    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def series_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each method."""
         return {"results": result_rows(summaries), "paper": None}
 
     def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
-        """What the study shows, in words, from its numbers."""
+        """What the series shows, in words, from its numbers."""
         main, point = summaries.get("d-ula-5"), summaries.get("sgd")
         if main is None or point is None:
             return ""
@@ -128,7 +128,7 @@ class Digits:
             "The paper has no such experiment."
         )
 
-    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+    def series_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """The methods side by side."""
         summaries = {name: run.summary for name, run in runs.items()}
         stored = {label(summaries[name]): read_predictions(run) for name, run in runs.items()}

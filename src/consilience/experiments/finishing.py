@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import ConditionError, ProblemError
+from consilience.experiments.answers import store_derived, store_scores, without_failing
 from consilience.experiments.catalogue import find
 from consilience.planning.assessment_values import TOLERANCE, described
 from consilience.planning.assessments import Sampled, assess_run
 from consilience.problems import Problem
 from consilience.runs.directory import RunDirectory
-from consilience.runs.files import disk_errors, write_json
+from consilience.runs.files import disk_errors, write_json, write_text
+from consilience.runs.row_files import as_csv
 from consilience.runs.summary import flat_draws, summarise
 from consilience.theory import require_dula
 
@@ -44,13 +46,18 @@ def finish_run(
     kept = f" All draws are safe; `{resume_command}` finishes the run." if resume_command else ""
     whole = problem is not None and problem.network_size is None
     with disk_errors(run.path, kept):
+        if problem is not None:
+            without_failing("what its problem derives", store_derived, run, problem)
         summary = summarise(run)
         experiment = find(run.plan.problem)
+        if problem is not None and experiment is None:
+            without_failing("checks and scores of its rows", store_scores, run, problem)
         analysed = experiment is not None and problem is not None and (whole or not experiment.needs_all_data)
         if experiment is not None and problem is not None and analysed:
             experiment.analyse(run, problem, summary, show)
         run.update_status(analysed=analysed)
-        write_json(run.path / "summary.json", {**summary, **extra(summary)})
+        write_text(run.path / "summary.csv", as_csv(summary["posterior"]))
+        write_json(run.path / "summary.json", {**summary, **extra(summary)})  # last: a run that has it is finished
     if theory and problem is not None and whole and not run.plan.sampler.tunes_itself:
         write_run_theory(run, problem)
 

@@ -159,7 +159,7 @@ class GMM:
             ),
         ]
 
-    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def series_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each network, beside the paper's figures."""
         return {
             "results": [
@@ -199,7 +199,7 @@ class GMM:
         )
         return " ".join(told)
 
-    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+    def series_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """The paper's Figure 1, and the three networks side by side."""
         summaries = {name: run.summary for name, run in runs.items()}
         reference = read_reference(next(iter(runs.values())))
@@ -226,7 +226,7 @@ class GMM:
                 _measure_words(next(iter(summaries.values()))),
                 figures={"sinkhorn": figures.distance_bars(_bars(summaries.values()), floor)},
                 table=tables.rows(
-                    self.study_results(summaries)["results"],
+                    self.series_results(summaries)["results"],
                     {
                         "Method": "method",
                         "Agents": "num_agents",

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from consilience.errors import ConsilienceError, DataError, PlanError, ProblemError
@@ -43,11 +44,20 @@ def _parts(reference: str) -> tuple[str, str]:
     return module, attribute
 
 
-def load_problem(plan: Plan, agents: Sequence[int] | None = None) -> Problem:
-    """The problem that a plan names: an experiment's, or the attribute of a module.
+def load_problem(plan: Plan, agents: Sequence[int] | None = None, data: Sequence[str | Path] = ()) -> Problem:
+    """The problem that a plan names: an experiment's, the attribute of a module, or a study with its files.
 
     With agents, their part alone; an experiment, or a module's function that takes an agent, then makes no other's.
+
+    Args:
+        plan: what names it.
+        agents: whose shards to load; by default all.
+        data: for a study, one file for each agent of the plan; only those of `agents` are read.
     """
+    if plan.study is not None:
+        return _study_problem(plan, agents, data)
+    if data:
+        raise PlanError("--data is for a study, STUDY.toml: other problems have their own data")
     if plan.problem is None:
         raise PlanError(
             'the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it, or '
@@ -61,13 +71,29 @@ def load_problem(plan: Plan, agents: Sequence[int] | None = None) -> Problem:
     return found if agents is None or found.network_size is not None else found.of_agents(agents)
 
 
-def sized_problem(plan: Plan) -> tuple[Problem, bool]:
+def _study_problem(plan: Plan, agents: Sequence[int] | None, data: Sequence[str | Path]) -> Problem:
+    from consilience import studies
+
+    study = studies.of_run(plan)
+    assert study is not None
+    if len(data) != plan.num_agents:
+        given = f"{len(data)} file{'s' * (len(data) != 1)} given" if data else "none is given"
+        raise DataError(
+            f"the study has {plan.num_agents} sites, each with a file of its own, and {given}: name one for each, in "
+            "their order, with --data FILE"
+        )
+    if agents is None:
+        return study.problem(data)
+    return study.sites_problem([data[agent] for agent in agents], plan.num_agents)
+
+
+def sized_problem(plan: Plan, data: Sequence[str | Path] = ()) -> tuple[Problem, bool]:
     """A problem of the size that a plan asks for, to weigh it, and whether its data are repeated.
 
     An experiment with too few data for so many agents lends them those of its own network, over and over.
     """
     try:
-        return load_problem(plan), False
+        return load_problem(plan, data=data), False
     except (ProblemError, DataError):
         experiment = find(plan.problem)
         if experiment is None:

@@ -109,7 +109,7 @@ class MNIST:
         """Accuracy, calibration and out-of-distribution images of one run."""
         return mnist_report.run_sections(run)
 
-    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def series_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each method, beside the paper's figures."""
         return {"results": result_rows(summaries), "paper": mnist_report.PAPER}
 
@@ -117,9 +117,9 @@ class MNIST:
         """Beside the paper, method by method."""
         return mnist_report.verdict(summaries)
 
-    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+    def series_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """The paper's tables and figures, and what it does not show."""
-        return mnist_report.study_sections(runs)
+        return mnist_report.series_sections(runs)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class MNISTScan:
         """As for the single experiment."""
         return mnist_report.run_sections(run)
 
-    def study_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def series_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each temperature and prior."""
         rows = result_rows(summaries)
         for row, summary in zip(rows, summaries.values(), strict=True):
@@ -165,11 +165,11 @@ class MNISTScan:
 
     def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
         """Which setting the paper's figures correspond to."""
-        return mnist_report.scan_verdict(self.study_results(summaries))
+        return mnist_report.scan_verdict(self.series_results(summaries))
 
-    def study_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
+    def series_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
         """The trade-off between accuracy and confidence."""
-        return mnist_report.scan_sections(self.study_results({name: run.summary for name, run in runs.items()}))
+        return mnist_report.scan_sections(self.series_results({name: run.summary for name, run in runs.items()}))
 
 
 PRIORS = {"normal": MNIST(), "uniform": MNIST("mnist-uniform", "uniform", 1.0)}

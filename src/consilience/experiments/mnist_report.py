@@ -94,7 +94,7 @@ def run_sections(run: RunDirectory) -> list[Section]:
     ]
 
 
-def study_sections(runs: Mapping[str, RunDirectory]) -> list[Section]:
+def series_sections(runs: Mapping[str, RunDirectory]) -> list[Section]:
     """The paper's tables and figures, and what it does not show."""
     summaries = {name: run.summary for name, run in runs.items()}
     named = {label(summaries[name]): run for name, run in runs.items()}
@@ -195,7 +195,7 @@ def _paper_means() -> dict[str, float]:
 
 
 def verdict(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the study shows beside the paper, in words, from its numbers."""
+    """What the series shows beside the paper, in words, from its numbers."""
     told = []
     for summary in summaries.values():
         paper = PAPER.get(summary["method"])

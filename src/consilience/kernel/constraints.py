@@ -75,7 +75,7 @@ class Constraint:
         with jax.enable_x64(True):
             each = np.asarray(values, float).reshape(-1, *self.shape)
             finite = jax.vmap(lambda value: self._allowed(value).all() & jnp.isfinite(self.free(value)).all())
-            kept = np.asarray(finite(each))
+            kept = np.asarray(jax.jit(finite)(each))
         if not kept.all():
             value = np.array2string(each[int(np.argmin(kept))], threshold=6, precision=4)
             raise ProblemError(

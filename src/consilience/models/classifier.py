@@ -12,7 +12,7 @@ Priors, with `s = 1/sqrt(fan_in)` of each layer (the scale of Kaiming's initiali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
@@ -21,7 +21,7 @@ import numpy as np
 
 from consilience.errors import ProblemError
 from consilience.models.networks import Network, Weights
-from consilience.problems import Problem
+from consilience.problems import Outcomes, Problem
 
 Prior = Literal["normal", "uniform", "none"]
 
@@ -57,4 +57,20 @@ def classifier(
         return -0.5 / scale**2 * jnp.sum(jnp.stack(squares))
 
     kept = [(np.asarray(inputs, np.float32), np.asarray(labels, np.int32)) for inputs, labels in shards]
-    return Problem(log_likelihood, log_prior, network.init, kept, name=name)
+    return Problem(
+        log_likelihood, log_prior, network.init, kept, name=name, outcomes=class_outcomes(network.logits)
+    )  # fmt: skip
+
+
+def class_outcomes(logits: Callable[[Any, Any], jax.Array]) -> Outcomes:
+    """What logits `(parameters, inputs) -> (rows, classes)` say about labels; rows are pairs, or inputs alone."""
+
+    def inputs(rows: Any) -> Any:
+        return rows[0] if isinstance(rows, tuple | list) else rows
+
+    return Outcomes(
+        kinds={"label": "class"},
+        expected=lambda weights, rows: {"label": jax.nn.softmax(logits(weights, inputs(rows)))},
+        simulate=lambda key, weights, rows: {"label": jax.random.categorical(key, logits(weights, inputs(rows)))},
+        observed=lambda rows: {"label": rows[1]},
+    )

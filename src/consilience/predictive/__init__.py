@@ -1,6 +1,7 @@
 """Predictions with uncertainty from posterior draws: class probabilities, calibration, out-of-distribution scores."""
 
 from consilience.predictive.classes import ClassPredictions, Predictor
+from consilience.predictive.derived import derived_draws
 from consilience.predictive.draws import parameter_draws
 from consilience.predictive.out_of_distribution import DetectionScores, detect
 from consilience.predictive.scores import Reliability, Scores, reliability, score
@@ -11,6 +12,7 @@ __all__ = [
     "Predictor",
     "Reliability",
     "Scores",
+    "derived_draws",
     "detect",
     "parameter_draws",
     "reliability",

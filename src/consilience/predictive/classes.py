@@ -93,8 +93,11 @@ class Predictor:
         """Take in some draws: a pytree of arrays `(draws, …)`."""
         draws = jax.tree.map(jnp.asarray, draws)
 
+        double = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(draws))
+
         def look(part: Any) -> Any:
-            return jax.tree.map(np.asarray, self._program(draws, _in_pieces(part)))
+            with jax.enable_x64(double):  # threads do not know what this one was told
+                return jax.tree.map(np.asarray, self._program(draws, _in_pieces(part)))
 
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             for place, new in enumerate(threads.map(look, self._parts)):

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
+
+from consilience.errors import InputError
+from consilience.problems import Problem
+
+if TYPE_CHECKING:
+    import xarray
+
+_CHUNK_BYTES = 2**26
 
 
 def parameter_draws(draws: Any, agent: int, at_once: int = 64) -> Iterator[Any]:
@@ -18,20 +27,74 @@ def parameter_draws(draws: Any, agent: int, at_once: int = 64) -> Iterator[Any]:
 
     A private parameter of which the agent has fewer entries than others has its own number of them.
     """
-    private = draws.attrs.get("private", [])
     own = draws.sel(agent=agent)
-    for start in range(0, own.sizes["draw"], at_once):
-        some = own.isel(draw=slice(start, start + at_once))
+    for some in _pieces(own, at_once):
         tree: dict[str, Any] = {}
-        for name in draws.attrs["parameters"]:
-            values = np.asarray(some[name])
+        for name, values in some.items():
             *path, last = name.split(".")
             place = tree
             for part in path:
                 place = place.setdefault(part, {})
-            values = values.reshape(-1, *values.shape[2:])
-            place[last] = _without_filling(values) if name in private and values.ndim > 1 else values
+            place[last] = values
         yield tree
+
+
+def model_draws(problem: Problem, draws: xarray.Dataset) -> Iterator[Any]:
+    """One agent's draws, all chains together, as the problem's own parameters: its pytree with arrays `(draws, …)`.
+
+    Args:
+        problem: whose parameters they are.
+        draws: an agent's draws, with dimensions `(chain, draw, …)`.
+    """
+    structure: Any = jax.tree.structure(jax.eval_shape(problem.inits[0], jax.random.key(0)))
+    names = draws.attrs["parameters"]
+    if structure.num_leaves != len(names):
+        raise InputError(
+            f"the run has the parameters {', '.join(names)}, and the problem has {structure.num_leaves} arrays: give "
+            "the problem that the run sampled"
+        )
+    each = sum(draws[name].dtype.itemsize * int(np.prod(draws[name].shape[2:])) for name in names)
+    at_once = max(1, _CHUNK_BYTES // (each * draws.sizes["chain"]))
+    for some in _pieces(draws, at_once):
+        yield jax.tree.unflatten(structure, list(some.values()))
+
+
+def thinned(draws: xarray.Dataset, most: int) -> xarray.Dataset:
+    """At most so many draws of all chains together, evenly chosen."""
+    length = draws.sizes["draw"]
+    wanted = max(1, min(length, most // draws.sizes["chain"]))
+    return draws.isel(draw=np.linspace(0, length - 1, wanted).round().astype(int)) if wanted < length else draws
+
+
+def is_double(draws: xarray.Dataset) -> bool:
+    """Whether draws are in double precision, and so what is computed of them has to be."""
+    return any(draws[name].dtype == np.float64 for name in draws.attrs["parameters"])
+
+
+def over_draws(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one draw as one of many, `(draws, …)`: compiled, one draw after the other, as memory is bounded.
+
+    Its first argument has the leading axis; the others are the same for all draws.
+    """
+
+    @jax.jit
+    def whole(draws: Any, *others: Any) -> Any:
+        return jax.lax.map(lambda draw: function(draw, *others), draws)
+
+    return whole
+
+
+def _pieces(own: xarray.Dataset, at_once: int) -> Iterator[dict[str, np.ndarray]]:
+    """Arrays `(chains · some draws, …)` by name, so many draws of each chain at once."""
+    private = own.attrs.get("private", [])
+    for start in range(0, own.sizes["draw"], at_once):
+        some = own.isel(draw=slice(start, start + at_once))
+        found = {}
+        for name in own.attrs["parameters"]:
+            values = np.asarray(some[name])
+            values = values.reshape(-1, *values.shape[2:])
+            found[name] = _without_filling(values) if name in private and values.ndim > 1 else values
+        yield found
 
 
 def _without_filling(values: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ import numpy as np
 
 from consilience.diagnostics import fitted_rate
 from consilience.runs import RunDirectory
-from consilience.runs.summary import evenly, flat_draws
+from consilience.runs.posterior import evenly
+from consilience.runs.summary import flat_draws
 
 if TYPE_CHECKING:
     import xarray
@@ -136,7 +137,7 @@ def traces(run: RunDirectory) -> Figure:
     """Up to three parameters over time: every agent thin, the network average strong."""
     numbers = run.draws["agent"].to_numpy()
     agents = evenly(len(numbers), 8)
-    draws, names = flat_draws(run, agents, 3)
+    draws, names = flat_draws(run, agents, 3, for_people=True)
     chosen = evenly(draws.shape[2], 1500)
     steps = run.draws["step"].to_numpy()[chosen]
     with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
@@ -149,14 +150,14 @@ def traces(run: RunDirectory) -> Figure:
             axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("step")
-        figure.set_layout_engine("tight")
+        figure.set_layout_engine("tight", rect=(0.012, 0, 1, 1))
     return figure
 
 
 def marginals(run: RunDirectory) -> Figure:
     """The marginal density of up to eight parameters, one line an agent."""
     agents = evenly(run.draws.sizes["agent"], 8)
-    draws, names = flat_draws(run, agents, 8)
+    draws, names = flat_draws(run, agents, 8, for_people=True)
     weights = run.draw_weights
     figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):

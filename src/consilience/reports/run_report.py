@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from consilience.reports import figures, tables
+from consilience.reports.answer_sections import check_sections, effect_sections, score_sections
 from consilience.reports.page import Section, render_page
+from consilience.reports.posterior_table import PAGE_WIDTH, posterior_table, ratio_words
+from consilience.reports.study_report import study_sections
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
@@ -39,7 +42,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
     }
     sections = [
         *first, *_verdict(summary, anything_else=bool(first)), *participation_section(run),
-        *generic_sections(run, with_marginals=not first), *nodes_of(run), *theory_of(run),
+        *generic_sections(run, with_marginals=not first), *study_sections(run), *nodes_of(run), *theory_of(run),
     ]  # fmt: skip
     title = run.status["problem_name"]
     subtitle = f"{plan.num_agents} agents, each with its own data, sample one posterior" if plan.num_agents > 1 else (
@@ -63,21 +66,28 @@ def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What any run can show: the posterior, agreement or chains, the graph."""
     own = unison_sections if run.plan.is_unison else gossip_sections
-    return [*own(run, with_marginals), *_graph(run)]
+    rows = run.summary.get("posterior")
+    effects = effect_sections(rows) if with_marginals and isinstance(rows, list) else []
+    first, *rest = own(run, with_marginals)
+    return [first, *effects, *check_sections(run), *score_sections(run), *rest, *_graph(run)]
 
 
 def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What runs show whose agents each walk a chain of their own: marginals, agreement, mixing."""
     sections, summary = [], run.summary
     if with_marginals:
+        rows: Any = summary.get("posterior")
+        known = isinstance(rows, list)  # not of older versions
         sections.append(
             Section(
                 "Marginal posteriors",
-                "One line an agent, draws weighted by their step size.",
+                "One line an agent, draws weighted by their step size." + (_network_words(summary) if known else ""),
                 {"marginals": figures.marginals(run)},
-                tables.agents(summary),
+                posterior_table(rows, PAGE_WIDTH) if known else tables.agents(summary),
             )
         )
+        if known and run.plan.num_agents > 1:
+            sections.append(Section("Agent by agent", "The first parameters.", table=tables.agents(summary)))
     if run.plan.num_agents > 1:
         sections.append(
             Section(
@@ -92,6 +102,19 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         text += f" R-hat across agents, which measures agreement and not convergence, is at most {shown(worst)}."
     sections.append(Section("Traces", text, {"traces": figures.traces(run)}))
     return [*sections, *prediction_section(run), *warmup_section(run)]
+
+
+def _network_words(summary: Mapping[str, Any]) -> str:
+    """What the rows of the table are, where every agent has draws of its own."""
+    rows, every = summary["posterior"], summary.get("num_parameters", 0)
+    there = len({row["parameter"] for row in rows if "derived" not in row})
+    chosen = f" {there} of {every:,} parameters, evenly chosen." if there < every else ""
+    if not any(row.get("between_agents") is not None for row in rows):
+        return f"{chosen} {ratio_words(rows)}".rstrip()
+    return (
+        f"{chosen} In the table, the draws of all agents together; R-hat and ESS are those of the worst agent, and "
+        f"“between agents” is the standard deviation of their means. {ratio_words(rows)}"
+    ).rstrip()
 
 
 def _graph(run: RunDirectory) -> list[Section]:

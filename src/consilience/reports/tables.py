@@ -38,7 +38,12 @@ def rows(records: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Ta
 def agents(summary: Mapping[str, Any], extra: Sequence[str] = ()) -> Table:
     """Mean, spread and mixing of every agent in a summary, and of the network average."""
     names = summary["parameters"][:4]
-    header = ["", *(f"mean {name}" for name in names), *(f"sd {name}" for name in names), "ESS", "R-hat"]
+    rows = summary.get("posterior")
+    labels = (
+        {row["parameter"]: row.get("label") for row in rows if "agent" not in row} if isinstance(rows, list) else {}
+    )
+    known = [labels.get(name) or name for name in names]
+    header = ["", *(f"mean {name}" for name in known), *(f"sd {name}" for name in known), "ESS", "R-hat"]
     header += [key.replace("_", " ") for key in extra]
 
     def cells(label: str, row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,41 +11,13 @@ from matplotlib.figure import Figure
 from consilience.reports import tables
 from consilience.reports.figures import COLOURS, pretty, small_axes, styled
 from consilience.reports.page import Section
-from consilience.reports.tables import Table, shown
+from consilience.reports.posterior_table import PAGE_WIDTH, posterior_table, ratio_words
+from consilience.reports.tables import shown
 from consilience.runs import RunDirectory
-from consilience.runs.summary import evenly, flat_draws
+from consilience.runs.posterior import evenly
+from consilience.runs.summary import flat_draws
 
-_MOST_ROWS = 200
 _MOST_SCALES = 12
-
-
-def posterior_table(summary: Mapping[str, Any], most: int = _MOST_ROWS) -> Table:
-    """Means, 95 % intervals and mixing, a row for each parameter."""
-    some_private = any("agent" in row for row in summary["posterior"])
-    columns = {
-        "": "parameter", **({"agent": "agent"} if some_private else {}), "mean": "mean", "MCSE": "mean_error",
-        "sd": "standard_deviation", "2.5 %": "low", "97.5 %": "high", "ESS": "ess", "tail ESS": "ess_tail",
-        "R-hat": "rhat",
-    }  # fmt: skip
-    rows = [
-        {**row, **_to_the_point(row), "agent": str(row.get("agent", "all"))} for row in summary["posterior"][:most]
-    ]
-    return tables.rows(rows, columns)
-
-
-def _to_the_point(row: Mapping[str, Any]) -> dict[str, str]:
-    """A parameter's numbers with as many decimals as three digits of its spread have, R-hat with three, ESS whole."""
-    found = {} if row["rhat"] is None else {"rhat": f"{row['rhat']:.3f}"}
-    found |= {name: f"{row[name]:,.0f}" for name in ("ess", "ess_tail") if row[name] is not None}
-    spread = row["standard_deviation"]
-    if not spread or not np.isfinite(spread):
-        return found
-    decimals = 2 - math.floor(math.log10(spread))
-    if 0 <= decimals <= 6:
-        found |= {name: f"{row[name]:,.{decimals}f}" for name in ("mean", "standard_deviation", "low", "high")}
-        if row["mean_error"] is not None:
-            found["mean_error"] = f"{row['mean_error']:,.{decimals + 1}f}"
-    return found
 
 
 def sampler_in_words(summary: Mapping[str, Any]) -> list[str]:
@@ -71,13 +42,11 @@ def sampler_in_words(summary: Mapping[str, Any]) -> list[str]:
 def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """The posterior with its table, the chains, and what the warm-up found."""
     summary = run.summary
-    more = len(summary["posterior"]) - _MOST_ROWS
     posterior = Section(
         "Posterior",
-        _whose_draws(summary)
-        + (f" The first {_MOST_ROWS} parameters; summary.json has {more:,} more." if more > 0 else ""),
+        f"{_whose_draws(summary)} {ratio_words(summary['posterior'])}".strip(),
         {"marginals": chain_marginals(run)} if with_marginals else {},
-        posterior_table(summary),
+        posterior_table(summary["posterior"], PAGE_WIDTH),
     )
     marked = " Black ticks below: draws that diverged." if summary["divergences"] else ""
     traces = Section("Chains", f"Every draw, a colour for each chain.{marked}", {"traces": chain_traces(run)})
@@ -155,13 +124,20 @@ def chain_traces(run: RunDirectory) -> Figure:
                 label = f"chain {chain}"
                 axis.plot(chosen, line, color=COLOURS[chain % len(COLOURS)], linewidth=0.6, alpha=0.7, label=label)
             bottom = axis.get_xaxis_transform()
-            axis.plot(
-                diverged, np.zeros(len(diverged)), "|", color="black", markersize=9, transform=bottom, clip_on=False
-            )
+            if len(diverged):
+                axis.plot(
+                    diverged,
+                    np.zeros(len(diverged)),
+                    "|",
+                    color="black",
+                    markersize=9,
+                    transform=bottom,
+                    clip_on=False,
+                )
             axis.set_ylabel(pretty(name))
         axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         axes[-1].set_xlabel("draw")
-        figure.set_layout_engine("tight")
+        figure.set_layout_engine("tight", rect=(0.012, 0, 1, 1))  # ticks grow longer while it is laid out
     return figure
 
 
@@ -173,7 +149,7 @@ def _diverging(run: RunDirectory) -> np.ndarray:
 
 def _draws(run: RunDirectory, most: int) -> tuple[np.ndarray, list[str]]:
     """Draws of the first agent that is here, `(chains, draws, size)`; shared ones are everybody's."""
-    draws, names = flat_draws(run, np.array([0]))
+    draws, names = flat_draws(run, np.array([0]), for_people=True)
     there = [place for place in range(len(names)) if np.isfinite(draws[..., place]).all()]
     chosen = [there[place] for place in evenly(len(there), most)]
     return draws[:, 0][..., chosen], [names[place] for place in chosen]

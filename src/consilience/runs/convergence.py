@@ -148,5 +148,5 @@ def warnings_of(divergences: int, bfmi: Sequence[float], deepest: float) -> list
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    agent = row.get("agent")
-    return row["parameter"] + (f" at agent {agent}" if isinstance(agent, int) else "")
+    agent, name = row.get("agent"), row.get("label", row["parameter"])
+    return name + (f" at agent {agent}" if isinstance(agent, int) and not name.startswith(f"site {agent}: ") else "")

@@ -9,7 +9,9 @@ What it holds:
       draws.zarr/       group `posterior`: every variable with dimensions (chain, agent, draw, …)
       metrics.zarr/     what was measured over time, with dimensions (chain, time)
       checkpoints/      states to resume from
-      summary.json      the results in numbers (docs/reference/summary.md)
+      derived.zarr/     what the problem derives from its parameters, for every draw
+      checks.json, loo.json, loo.zarr/   what the model says of the rows that are here (answers.py)
+      summary.json      the results in numbers (docs/reference/summary.md); summary.csv: the table of parameters
       figures/*.png, report.html
 """
 
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("consilience")
 _DRAFT_SECONDS = 60.0
 FORMAT = 2
+DERIVED = "derived"
+"""The store beside the draws that holds what the problem derives from them."""
 _LAST_VERSION = {1: "0.1.0"}
 """The last version that writes a format."""
 
@@ -70,7 +74,13 @@ class RunDirectory:
     @classmethod
     @contextlib.contextmanager
     def created(
-        cls, path: Path, plan: Plan, parameters: Parameters, storage: Storage, about: Mapping[str, Any]
+        cls,
+        path: Path,
+        plan: Plan,
+        parameters: Parameters,
+        storage: Storage,
+        about: Mapping[str, Any],
+        notes: Mapping[str, Any] | None = None,
     ) -> Iterator[None]:
         """Lay out a new run, where nothing may be yet, and hold it for writing from the moment that it is there.
 
@@ -80,6 +90,7 @@ class RunDirectory:
             parameters: the layout of the model's parameters.
             storage: whose draws are stored, and what is measured.
             about: entries of its status: `engine`, `problem_name`, `data_digest`, and what else the engine wants.
+            notes: what else the draws say of themselves: names that people know (`names.py`).
         """
         require_free(path)
         with contextlib.ExitStack() as held:
@@ -88,7 +99,7 @@ class RunDirectory:
                 draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
                 draft.mkdir(parents=True)
                 held.enter_context(_locked(draft, path))
-                _create_draws(draft / "draws.zarr", plan, parameters, storage)
+                _create_draws(draft / "draws.zarr", plan, parameters, storage, notes or {})
                 create_metrics(draft / "metrics.zarr", plan, storage.metrics, storage.metric_times)
                 status = {"format": FORMAT, "status": "running", "step": 0, "plan_digest": plan.digest(), **about}
                 write_json(draft / "provenance.json", {**provenance(about["engine"]), "began": status})
@@ -138,6 +149,11 @@ class RunDirectory:
         found = _open(self.path / "draws.zarr", "posterior")
         numbers = found["agent"].to_numpy() if "agent" in found.dims else np.zeros(0)
         return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
+
+    @property
+    def derived(self) -> xarray.Dataset | None:
+        """What the problem derives from its parameters, for every draw, if it does."""
+        return self.read_beside(DERIVED) if (self.path / f"{DERIVED}.zarr").exists() else None
 
     @property
     def latest_draws(self) -> xarray.Dataset:
@@ -199,11 +215,17 @@ class RunDirectory:
     def to_arviz(self) -> arviz.InferenceData:
         """The draws as ArviZ's InferenceData; `agent` is one more dimension of what agents have each for themselves.
 
-        Of a sampler in unison, what was measured with each draw is in `sample_stats`.
+        Names that people know are coordinates, and derived quantities are there too. Of a sampler in unison,
+        what was measured with each draw is in `sample_stats`.
         """
         import arviz
 
-        posterior = self.draws.load()
+        posterior, derived = self.draws.load(), self.derived
+        if derived is not None:
+            posterior = posterior.assign(derived.load().data_vars)
+        for name, labels in posterior.attrs.get("labels", {}).items():
+            if name in posterior and posterior[name].shape[-1] == len(labels):
+                posterior = posterior.assign_coords({posterior[name].dims[-1]: labels})
         posterior = posterior.transpose("chain", "draw", *(one for one in ("agent",) if one in posterior.dims), ...)
         if not self.plan.is_unison:
             return arviz.InferenceData(posterior=posterior)
@@ -292,7 +314,7 @@ def _appear(draft: Path, path: Path) -> None:
 
 def require_free(path: Path) -> None:
     """Check that a new run may be made at `path`."""
-    if (path / "plan.toml").exists() or (path / "study.json").exists():
+    if any((path / name).exists() for name in ("plan.toml", "series.json", "study.json")):
         raise RunError(
             f"{path} already holds a run: choose another directory, or continue it with `consilience resume {path}`"
         )
@@ -302,7 +324,7 @@ def require_free(path: Path) -> None:
         raise RunError(f"{path} is not empty: choose a new directory for the run")
 
 
-def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Storage) -> None:
+def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Storage, notes: Mapping[str, Any]) -> None:
     lead = {"chain": plan.num_chains, "agent": len(storage.agents), "draw": plan.num_stored}
 
     def variable(name: str, shape: tuple[int, ...]) -> Variable:
@@ -328,6 +350,7 @@ def _create_draws(path: Path, plan: Plan, parameters: Parameters, storage: Stora
         "coordinates": "step weight participation" if storage.presence else "step weight",
         "inference_library": "consilience",
         "parameters": list(parameters.names),  # in the model's order, which a group of arrays does not keep
+        **notes,
     }
     if parameters.private:
         note["private"] = [name for name in parameters.names if name in parameters.private]

@@ -24,10 +24,12 @@ import numpy as np
 from consilience.engines.base import Stepper, Team
 from consilience.errors import ConsilienceError, PlanWarning, RunError
 from consilience.planning.checks import check, require_stable
+from consilience.runs import data_files
 from consilience.runs.companion import Companion
 from consilience.runs.directory import RunDirectory
 from consilience.runs.files import read_json
 from consilience.runs.loop import Loop, ShowProgress, restore
+from consilience.runs.names import notes_of
 
 CHECKPOINT_SECONDS = 10.0
 _SEEN_SECONDS = 10.0  # how long shared file systems may take to show a new file elsewhere
@@ -82,15 +84,16 @@ def live(
 def _opened(path: Path, stepper: Stepper, about: Mapping[str, Any], held: contextlib.ExitStack) -> RunDirectory:
     """The run's directory, as it was left or a new one that all processes see; it is held for this team alone."""
     team, digest = stepper.team, stepper.data_digest()
-    is_new = not team.attempt(lambda: (path / "plan.toml").is_file())
+    is_new, notes = not team.attempt(lambda: (path / "plan.toml").is_file()), {}
     if is_new:
+        notes = notes_of(stepper.problem, stepper.parameters)
         _warn_or_refuse(stepper)
 
     def hold() -> None:
         if team.is_first:
             entries = {**about, "data_digest": digest}
             held.enter_context(
-                RunDirectory.created(path, stepper.plan, stepper.parameters, stepper.storage, entries)
+                RunDirectory.created(path, stepper.plan, stepper.parameters, stepper.storage, entries, notes)
                 if is_new
                 else RunDirectory(path).locked()
             )
@@ -99,6 +102,8 @@ def _opened(path: Path, stepper: Stepper, about: Mapping[str, Any], held: contex
     if not is_new:
         run = team.attempt(lambda: require_continuable(path))
         _require_same(run, stepper, {**about, "data_digest": digest})
+        if team.is_first and data_files.ENTRY in about:
+            run.update_status(**{data_files.ENTRY: about[data_files.ENTRY]})
     _require_shared(path, team)
     return RunDirectory(path)
 
@@ -116,10 +121,11 @@ def _require_same(run: RunDirectory, stepper: Stepper, about: Mapping[str, Any])
     """Check that a run continues with the plan, the data and the settings it began with."""
     if run.plan.digest() != stepper.plan.digest():
         raise RunError(f"{run.path} belongs to another plan: choose a new directory for this one")
+    data_files.require_same(run.path, run.status.get(data_files.ENTRY, ()), about.get(data_files.ENTRY, ()))
     for name, value in about.items():
         if name == "data_digest" and run.status[name] != value:
             raise RunError(f"the data of {run.path} is not that of the given problem: resume it with the same data")
-        if name != "problem_name" and run.status[name] != value:
+        if name not in ("problem_name", data_files.ENTRY) and run.status[name] != value:
             raise RunError(f"{run.path} began with {name} = {run.status[name]!r}: set it back, or start a new run")
 
 

@@ -12,14 +12,23 @@ from consilience.diagnostics.convergence import bfmi
 from consilience.graphs.spanning import num_hops
 from consilience.runs.convergence import shortcomings, verdict, warnings_of
 from consilience.runs.directory import RunDirectory, private_names
-from consilience.runs.posterior import entry_name, posterior_rows, shared_digest
+from consilience.runs.names import Names, entry_name
+from consilience.runs.posterior import (
+    HIGH,
+    LOW,
+    MOST_AGENTS,
+    MOST_CHOSEN,
+    both_rows,
+    evenly,
+    num_parameters,
+    posterior_rows,
+    shared_digest,
+)  # fmt: skip
 from consilience.samplers import Corrected
 from consilience.warmup.found import heating_warnings
 from consilience.warmup.stages import SETTLING_STEPS
 
 SUMMARY_FORMAT = 3
-_MOST_AGENTS = 32
-_MOST_PARAMETERS = 32
 _READ_AT_ONCE = 2**28  # bytes of a variable; of a larger one, entry by entry
 
 
@@ -34,6 +43,7 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
         "num_chains": plan.num_chains,
         "num_steps": status["step"],
         "num_draws": run.draws.sizes["draw"],
+        "num_parameters": num_parameters(run.draws),
         "seed": plan.seed,
         "sampler": plan.sampler.kind,
         "method": plan.sampler.method(plan.num_agents),
@@ -53,23 +63,20 @@ def by_gossip(run: RunDirectory) -> dict[str, Any]:
     """What agents found that each walk a chain of their own."""
     plan = run.plan
     numbers = run.draws["agent"].to_numpy()
-    agents = evenly(len(numbers), _MOST_AGENTS)
-    draws, names = flat_draws(run, agents, _MOST_PARAMETERS)
+    agents = evenly(len(numbers), MOST_AGENTS)
+    draws, names = flat_draws(run, agents, MOST_CHOSEN)
     weights, private = run.draw_weights, private_names(run.draws)
     own = np.array([name.partition("[")[0] in private for name in names])
     found = _by_agent(draws, weights, numbers[agents], own)
-    rows = [
-        {"parameter": name, "agent": row["agent"], "rhat": rhat, "ess": ess}
-        for row in found["agents"]
-        for name, mean, rhat, ess in zip(names, row["mean"], row["rhat"], row["ess"], strict=True)
-        if mean is not None
-    ]
+    rows, own_rows = both_rows(run)
+    sampled = [row for row in own_rows if "derived" not in row]
     across = dict(zip(names, found["rhat_across_agents"], strict=True))
     return {
-        **verdict_entries(plan.sampler.temperature, rows, across=across),
-        **_gossip_costs(run, rows),
+        **verdict_entries(plan.sampler.temperature, sampled, across=across),
+        **_gossip_costs(run, sampled),
         **_consensus(run),
         "parameters": names,
+        "posterior": rows,
         **found,
     }
 
@@ -94,7 +101,8 @@ def _gossip_costs(run: RunDirectory, rows: list[dict[str, Any]]) -> dict[str, An
 
 def in_unison(run: RunDirectory) -> dict[str, Any]:
     """What agents found together that all walk the same chains."""
-    plan, rows, measured = run.plan, posterior_rows(run), run.metrics.load()
+    plan, every, measured = run.plan, posterior_rows(run), run.metrics.load()
+    rows = [row for row in every if "derived" not in row]
     since = run.latest_draws["step"].to_numpy().min(initial=plan.num_steps)
     drawn = measured.isel(time=measured["step"].to_numpy() >= since)
     diverging, energy = drawn["diverging"].to_numpy(), drawn["energy"].to_numpy()
@@ -118,8 +126,8 @@ def in_unison(run: RunDirectory) -> dict[str, Any]:
         "adaptation": run.status.get("adaptation", {}),
         "draws_digest": shared_digest(run.draws),
         "parameters": list(dict.fromkeys(row["parameter"] for row in rows)),
-        "posterior": rows,
-        **_of_agents(rows, evenly(plan.num_agents, _MOST_AGENTS)),
+        "posterior": every,
+        **_of_agents(rows, evenly(plan.num_agents, MOST_AGENTS)),
     }
 
 
@@ -133,7 +141,7 @@ def _of_agents(rows: list[dict[str, Any]], agents: np.ndarray) -> dict[str, Any]
         columns = {
             "mean": "mean",
             "weighted_mean": "mean",
-            **{one: one for one in ("standard_deviation", "rhat", "ess")},
+            **{one: one for one in ("standard_deviation", "low", "high", "rhat", "ess")},
         }
         return {column: [row.get(entry) for row in own] for column, entry in columns.items()}
 
@@ -174,10 +182,12 @@ def costs(rounds: int, gradients: int, later: int, rows: list[dict[str, Any]]) -
     }
 
 
-def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -> tuple[np.ndarray, list[str]]:
+def flat_draws(
+    run: RunDirectory, agents: np.ndarray, most: int | None = None, *, for_people: bool = False
+) -> tuple[np.ndarray, list[str]]:
     """Draws of the given agents as `(chains, agents, draws, size)`, and the name of each parameter.
 
-    With `most`, at most so many parameters, evenly chosen.
+    With `most`, at most so many parameters, evenly chosen; names are those that people know, if it is for them.
     """
     dataset = run.draws
     if "agent" in dataset.dims:
@@ -190,20 +200,14 @@ def flat_draws(run: RunDirectory, agents: np.ndarray, most: int | None = None) -
     ]
     chosen = [entries[i] for i in evenly(len(entries), most or len(entries))]
     labels = [entry_name(name, place) for name, place in chosen]
+    if for_people:
+        private, known = private_names(dataset), Names.of(dataset, run.derived)
+        labels = [("own " if name in private else "") + known.entry(name, place) for name, place in chosen]
     read = {
         name: dataset[name].to_numpy() if dataset[name].nbytes <= _READ_AT_ONCE else dataset[name]
         for name in dict.fromkeys(name for name, _ in chosen)
     }
     return np.stack([np.asarray(read[name][(..., *place)]) for name, place in chosen], -1), labels
-
-
-def evenly(count: int, most: int) -> np.ndarray:
-    """At most `most` of the numbers `0 … count − 1`, evenly spread.
-
-    >>> evenly(10, 4).tolist(), evenly(3, 5).tolist()
-    ([0, 3, 6, 9], [0, 1, 2])
-    """
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def _consensus(run: RunDirectory) -> dict[str, Any]:
@@ -256,10 +260,13 @@ def _without(private: np.ndarray, values: np.ndarray) -> np.ndarray:
 def _moments(draws: np.ndarray, weights: np.ndarray) -> dict[str, list[float | None]]:
     """Moments of one agent's draws `(chains, draws, size)`, in double precision."""
     exact = draws.astype(float)
+    low, high = np.quantile(exact, (LOW, HIGH), axis=(0, 1))
     return {
         "mean": _plain(exact.mean((0, 1))),
         "weighted_mean": _plain(weighted_mean(exact, weights, axis=1).mean(0)),
         "standard_deviation": _plain(exact.std((0, 1))),
+        "low": _plain(low),
+        "high": _plain(high),
     }
 
 

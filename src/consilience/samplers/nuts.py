@@ -11,6 +11,9 @@ from pydantic import Field
 
 from consilience.samplers.unison import Facts, Network, Unison
 
+Mass = Literal["automatic", "diagonal", "dense"]
+_MOST_DENSE = 50
+
 
 class NUTS(Unison):
     """The no-U-turn sampler; make one with `nuts()`."""
@@ -18,10 +21,17 @@ class NUTS(Unison):
     takes_private: ClassVar[bool] = False
 
     kind: Literal["nuts"] = "nuts"
-    mass: Literal["diagonal", "dense"] = "diagonal"
-    """Whether the warm-up estimates the variance of each parameter or the whole covariance."""
+    mass: Mass = "automatic"
+    """Whether the warm-up estimates the variance of each parameter or the whole covariance.
+
+    Automatic: the whole of up to 50 parameters. It needs no message, and trajectories are shorter.
+    """
     max_depth: Annotated[int, Field(ge=1, le=15)] = 10
     """The most doublings of a trajectory."""
+
+    def has_dense_mass(self, num_shared: int) -> bool:
+        """As `mass` says."""
+        return self.mass == "dense" or (self.mass == "automatic" and num_shared <= _MOST_DENSE)
 
     def length(self, num_shared: int, own_shape: tuple[int, ...]) -> Any:
         """Trajectories end by themselves."""
@@ -42,14 +52,13 @@ class NUTS(Unison):
         return "NUTS" if num_agents == 1 else "NUTS in unison"
 
 
-def nuts(
-    target_acceptance: float = 0.8, mass: Literal["diagonal", "dense"] = "diagonal", max_depth: int = 10
-) -> NUTS:
+def nuts(target_acceptance: float = 0.8, mass: Mass = "automatic", max_depth: int = 10) -> NUTS:
     """The no-U-turn sampler on sums over the network; nothing needs to be set.
 
     Args:
         target_acceptance: the acceptance rate for which the warm-up chooses the step size; 0.95 for hard posteriors.
-        mass: estimate the variance of each parameter (`diagonal`), or the whole covariance (`dense`).
+        mass: estimate the variance of each parameter (`diagonal`), or the whole covariance (`dense`); `automatic`:
+            the whole of up to 50 parameters.
         max_depth: the most doublings of a trajectory.
 
     >>> nuts().target_acceptance

@@ -99,6 +99,10 @@ class Unison(Sampler):
     target_acceptance: Annotated[float, Field(gt=0, lt=1)] = 0.8
     """The acceptance rate for which the warm-up chooses the step size."""
 
+    def has_dense_mass(self, num_shared: int) -> bool:
+        """Whether the warm-up estimates the whole covariance of so many shared parameters, or their variances."""
+        return False
+
     @abstractmethod
     def length(self, num_shared: int, own_shape: tuple[int, ...]) -> Any:
         """What decides how long trajectories are, before the first move: a pytree of arrays."""

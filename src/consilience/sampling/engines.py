@@ -28,6 +28,7 @@ from consilience.errors import InputError, MeshError
 from consilience.experiments.finishing import finish_run
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.runs import data_files
 from consilience.runs.companion import NoCompanion
 from consilience.runs.directory import RunDirectory, require_free
 from consilience.runs.life import live
@@ -50,6 +51,7 @@ class Task:
         checkpoint_seconds: how often to write a checkpoint.
         theory: hold the finished run against the theorems too.
         show_nodes: called now and then with what each node says of itself, if there are nodes.
+        data: for a study, one file for each agent; by default those that the run began with.
     """
 
     path: Path
@@ -59,6 +61,7 @@ class Task:
     checkpoint_seconds: float = 10.0
     theory: bool = False
     show_nodes: ShowNodes = lambda _: None
+    data: tuple[Path, ...] = ()
 
     @property
     def resume_command(self) -> str:
@@ -80,8 +83,8 @@ class Engine(Protocol):
     def require_room(self, path: Path | None) -> None:
         """Check that a new run may be made at a place; `None` is a temporary one."""
 
-    def require_studies(self) -> None:
-        """Check that it can sample the several networks of a study, one after the other."""
+    def require_series(self) -> None:
+        """Check that it can sample the several networks of a series, one after the other."""
 
     def attempt(self, action: Callable[[], T]) -> T:
         """What a function returns that may fail in one of several processes alone; all of them stop if it does."""
@@ -98,7 +101,7 @@ class _OneProcess(Record):
         if path is not None:
             require_free(path)
 
-    def require_studies(self) -> None:
+    def require_series(self) -> None:
         """It can, one network after the other."""
 
     def attempt(self, action: Callable[[], T]) -> T:
@@ -117,7 +120,7 @@ class Simulate(_OneProcess):
 
     def run(self, task: Task) -> None:
         """Bring a run to its end."""
-        problem = task.problem or experiments.load_problem(task.plan)
+        problem, about = _loaded(task)
 
         def finish(run: RunDirectory) -> None:
             finish_run(run, problem, theory=task.theory, show=task.show_share, resume_command=task.resume_command)
@@ -125,7 +128,7 @@ class Simulate(_OneProcess):
         with jax.enable_x64(task.plan.dtype == "float64"):
             live(
                 task.path, self.name, simulation(problem, task.plan), NoCompanion(task.resume_command), finish,
-                progress=task.progress, checkpoint_seconds=task.checkpoint_seconds,
+                about=about, progress=task.progress, checkpoint_seconds=task.checkpoint_seconds,
             )  # fmt: skip
 
 
@@ -152,7 +155,7 @@ class Mesh(Record):
             raise MeshError("several processes need a directory that all of them see: give `out`")
         together(lambda: require_free(path) if path is not None and is_first() else None)
 
-    def require_studies(self) -> None:
+    def require_series(self) -> None:
         """A mesh samples one network."""
         raise MeshError("a mesh samples one network: say which with --agents")
 
@@ -164,7 +167,7 @@ class Mesh(Record):
         """Bring a run to its end, together with the other processes."""
         prepare_devices(self.devices)
         settings = DeviceSettings(devices=self.devices, model_devices=self.model_devices)
-        problem = together(lambda: task.problem or self._load(task.plan, settings))
+        problem, about = together(lambda: _loaded(task, self._agents(task.plan, settings)))
 
         def finish(run: RunDirectory) -> None:
             """The first of the processes finishes; what needs all data is left out if it cannot have it."""
@@ -179,14 +182,22 @@ class Mesh(Record):
         with jax.enable_x64(task.plan.dtype == "float64"):
             stepper = mesh_stepper(problem, task.plan, settings)
             live(
-                task.path, self.name, stepper, NoCompanion(task.resume_command), finish, progress=task.progress,
-                checkpoint_seconds=task.checkpoint_seconds,
+                task.path, self.name, stepper, NoCompanion(task.resume_command), finish, about=about,
+                progress=task.progress, checkpoint_seconds=task.checkpoint_seconds,
             )  # fmt: skip
 
-    def _load(self, plan: Plan, settings: DeviceSettings) -> Problem:
-        """What a plan names, with the shards of this process's agents; with all of them if it is alone."""
-        agents = None if is_alone() else own_agents(plan, settings).tolist()
-        return experiments.load_problem(plan, agents)
+    def _agents(self, plan: Plan, settings: DeviceSettings) -> list[int] | None:
+        """Whose shards this process loads; all if it is alone."""
+        return None if is_alone() else own_agents(plan, settings).tolist()
+
+
+def _loaded(task: Task, agents: list[int] | None = None) -> tuple[Problem, dict[str, Any]]:
+    """The problem of a task, and what its run notes about it: where a study's files are."""
+    if task.problem is not None or task.plan.study is None:
+        return task.problem or experiments.load_problem(task.plan, agents, task.data), {}
+    files = data_files.of_task(task.path, task.data)
+    problem = experiments.load_problem(task.plan, agents, files)
+    return problem, {data_files.ENTRY: data_files.noted(files, problem)}
 
 
 def _whole(problem: Problem, task: Task) -> Problem:
@@ -222,7 +233,8 @@ class Peers(_OneProcess):
         from consilience.deployment.local_network import run_here
 
         run_here(
-            task.plan, task.path, task.problem, theory=task.theory, show=task.show_nodes, progress=task.progress,
+            task.plan, task.path, task.problem, data=task.data, theory=task.theory, show=task.show_nodes,
+            progress=task.progress,
             on_loss=self.on_loss, patience=self.patience, checkpoint_seconds=task.checkpoint_seconds,
         )  # fmt: skip
 

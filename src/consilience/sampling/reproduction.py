@@ -1,11 +1,11 @@
 """All experiments of the paper in full, one after the other, and one page that says how they compare with it.
 
     REPRODUCTION/
-      gmm/, a9a/, mnist-seed-0/ …, mnist-scan/     studies
+      gmm/, a9a/, mnist-seed-0/ …, mnist-scan/     series
       summary.json                                  their results, and MNIST's mean over seeds
       figures/*.png, report.html
 
-Interrupted, it resumes where it was: with the study, the run and the step.
+Interrupted, it resumes where it was: with the series, the run and the step.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from consilience.plans import Plan
 from consilience.reports import Section, render_page
 from consilience.reports.tables import rows
 from consilience.runs.files import disk_errors, read_json, write_json
-from consilience.sampling.studies import ShowRun, continue_study, report_study, start_study, study_runs
+from consilience.sampling.series import ShowRun, continue_series, is_series, report_series, series_runs, start_series
 
 
 class Part(NamedTuple):
-    """One study of the reproduction."""
+    """One series of the reproduction."""
 
     experiment: str
     seed: int = 0
@@ -69,11 +69,11 @@ def reproduce(out: Path, show: ShowRun, announce: Announce, num_steps: int | Non
     for number, part in enumerate(PARTS):
         announce(number, part)
         where = out / part.directory
-        if not (where / "study.json").is_file():
-            start_study(part.experiment, _plans(part, num_steps), where, show)
+        if not is_series(where):
+            start_series(part.experiment, _plans(part, num_steps), where, show)
         elif not (where / "summary.json").is_file():
-            continue_study(where, show)
-        report_study(where)
+            continue_series(where, show)
+        report_series(where)
     return _page(out)
 
 
@@ -107,12 +107,12 @@ def _page(out: Path) -> Path:
     facts = {part.directory: f"{_seconds(out / part.directory):.0f} s" for part in PARTS}
     pages = {"where the single reports are": "\n".join(f"{part.directory}/report.html" for part in PARTS)}
     return render_page(
-        out, "The paper's experiments, reproduced", "Seconds of sampling by study", facts, sections, pages
+        out, "The paper's experiments, reproduced", "Seconds of sampling by series", facts, sections, pages
     )
 
 
-def _seconds(study: Path) -> float:
-    return sum(run.summary["timing"]["sampling_seconds"] for run in study_runs(study).values())
+def _seconds(series: Path) -> float:
+    return sum(run.summary["timing"]["sampling_seconds"] for run in series_runs(series).values())
 
 
 def _verdicts(out: Path, means: list[dict[str, Any]]) -> dict[str, str]:
@@ -120,7 +120,7 @@ def _verdicts(out: Path, means: list[dict[str, Any]]) -> dict[str, str]:
     for part in PARTS:
         if part.seed == 0:
             experiment = EXPERIMENTS[part.experiment]
-            summaries = {name: run.summary for name, run in study_runs(out / part.directory).items()}
+            summaries = {name: run.summary for name, run in series_runs(out / part.directory).items()}
             told[part.experiment] = f"{experiment.title}. {experiment.verdict(summaries)}"
             if part.experiment == "mnist":
                 told["mnist"] += f" That is seed 0; {_seeds_in_words(means)}"
@@ -137,9 +137,9 @@ def _seeds_in_words(means: list[dict[str, Any]]) -> str:
 
 
 def _sections(out: Path, part: Part, means: list[dict[str, Any]] | None) -> list[Section]:
-    """The sections of one study, its figures under names of their own; MNIST's begin with the mean over seeds."""
+    """The sections of one series, its figures under names of their own; MNIST's begin with the mean over seeds."""
     found = []
-    for section in EXPERIMENTS[part.experiment].study_sections(study_runs(out / part.directory)):
+    for section in EXPERIMENTS[part.experiment].series_sections(series_runs(out / part.directory)):
         figures = {f"{part.experiment}-{name}": figure for name, figure in section.figures.items()}
         title = f"{EXPERIMENTS[part.experiment].title}: {section.title.lower()}"
         found.append(Section(title, section.text, figures, section.table))
@@ -161,10 +161,10 @@ def _seeds_section(means: list[dict[str, Any]]) -> Section:
     return Section("LeNet-5 on MNIST: mean over seeds", text, table=rows(means, columns))
 
 
-def mean_over_seeds(studies: list[list[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """One row for each method: the means over studies with different seeds."""
+def mean_over_seeds(series: list[list[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """One row for each method: the means over series with different seeds."""
     means = []
-    for runs in zip(*studies, strict=True):
+    for runs in zip(*series, strict=True):
         agents = np.array([[agent["accuracy"] for agent in run["agents"]] for run in runs])
         outside = {
             name: [run["out_of_distribution"][name] for run in runs] for name in runs[0]["out_of_distribution"]

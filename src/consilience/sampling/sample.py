@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from consilience.deployment.merging import NETWORK
@@ -67,6 +68,7 @@ def resume(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     theory: bool = False,
     show_nodes: ShowNodes = lambda _: None,
+    data: Sequence[str | Path] = (),
 ) -> Run:
     """Continue a run that was interrupted; its draws will be the same as without the interruption.
 
@@ -78,6 +80,7 @@ def resume(
         checkpoint_seconds: how often to write a checkpoint.
         theory: hold the finished run against the theorems too, for its report; takes some seconds.
         show_nodes: called now and then with what each node says of itself, if there are nodes.
+        data: of a study, the files of all sites in their order, if they are not where they were.
     """
     path = Path(path)
     if not (path / "plan.toml").exists() and (path / NETWORK / "plan.toml").is_file():
@@ -86,7 +89,8 @@ def resume(
         plan, chosen = (engine or Simulate()).attempt(lambda: _to_continue(path, engine))
         if is_finished(path):
             return Run(path)
-    chosen.run(Task(path, plan, problem, progress, checkpoint_seconds, theory, show_nodes))
+    files = tuple(Path(one) for one in data)
+    chosen.run(Task(path, plan, problem, progress, checkpoint_seconds, theory, show_nodes, files))
     return Run(path)
 
 

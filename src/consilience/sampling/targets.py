@@ -1,11 +1,12 @@
-"""What the command line can run: an experiment, a plan file, or a problem in a module; all become plans.
+"""What the command line can run: an experiment, a plan file, a study, or a problem in a module; all become plans.
 
-An experiment and a plan file have their own sampler. A problem in a module gets the one that is chosen where nobody
-says anything, unless steps or step sizes are said, which means D-ULA.
+An experiment and a plan file have their own sampler. A problem in a module or a study gets the one that is chosen
+where nobody says anything, unless steps or step sizes are said, which means D-ULA.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +18,11 @@ from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Gossip, Landscape, Sampler
 from consilience.sampling.wishes import IN_UNISON, SELF_TUNING, Wishes, require_taken
+from consilience.studies import Study, fill_from_files, is_study
 
 _ANY_STEPS = 1000
+_FEW_SITES = 3
+_CAREFUL_ACCEPTANCE = 0.95
 _NOTHING_KNOWN = Landscape(1.0, 1.0, "made up")
 
 
@@ -36,10 +40,10 @@ def plans_for(
     only_weighed: bool = False,
     before_suggesting: Callable[[], None] = lambda: None,
 ) -> dict[str, Resolved]:
-    """The plans that a target stands for: one called `run`, or one for each run of an experiment's study.
+    """The plans that a target stands for: one called `run`, or one for each run of an experiment's series.
 
     Args:
-        target: the name of an experiment, the path of a plan file, or `module:attribute`.
+        target: the name of an experiment, the path of a plan file or of a study, or `module:attribute`.
         wishes: what is said about the plan.
         only_weighed: the plan will not be sampled; steps and numbers that your own problem needs are made up.
         before_suggesting: called before step sizes are chosen, which looks at all agents' data; may raise.
@@ -52,6 +56,8 @@ def plans_for(
             n = wishes.num_agents or drafts[experiment.main].num_agents
             drafts = {"run": experiment.plan(n, graphs.named(wishes.graph or "ring", n), wishes.num_steps)}
     elif target.endswith(".toml") or Path(target).is_file():
+        if is_study(target):
+            return {"run": _from_study(target, wishes, only_weighed, before_suggesting)}
         drafts = {"run": _from_file(target, wishes)}
     else:
         return {"run": _from_module(target, wishes, only_weighed, before_suggesting)}
@@ -59,7 +65,7 @@ def plans_for(
 
 
 def main_plan(target: str, wishes: Wishes, **options: Any) -> Resolved:
-    """The one plan that a target stands for: of a study, that of its main network."""
+    """The one plan that a target stands for: of a series, that of its main network."""
     plans = plans_for(target, wishes, **options)
     experiment = experiments.find(target)
     return plans.get(experiment.main if experiment else "", next(iter(plans.values())))
@@ -78,29 +84,78 @@ def _from_module(
 ) -> Resolved:
     count = wishes.num_agents or experiments.import_problem(reference, None).num_agents
     graph = _graph(wishes.graph or "ring", count)
+    own = _Own(reference, {"problem": reference}, lambda: _seen_here(reference, count))
+    return _own_plan(own, graph, wishes, only_weighed, before_suggesting)
+
+
+def _from_study(path: str, wishes: Wishes, only_weighed: bool, before_suggesting: Callable[[], None]) -> Resolved:
+    """The plan of a study: as many sites as files; what its codebook leaves open is filled from the files."""
+    study = Study.load(path)
+    found: tuple[str, ...] = ()
+    count = wishes.num_agents or len(wishes.data)
+    if not count:
+        raise PlanError(
+            f"{path} does not say how many sites there are: give --data FILE once for each of them, or --agents "
+            "where the files are elsewhere"
+        )
+    if wishes.data and len(wishes.data) != count:
+        raise PlanError(f"--agents {count}, but there are {len(wishes.data)} files: give --data once for each agent")
+    if study.unfilled and wishes.data:
+        before_suggesting()
+        study, found = fill_from_files(study, wishes.data)
+    elif study.unfilled and (wishes.auto or only_weighed):
+        raise PlanError(f"{path} leaves {', '.join(study.unfilled)} to the sites: give their files with --data")
+    elif study.unfilled and wishes.sampler is None and not wishes.count_steps:  # its model is not known yet
+        wishes = dataclasses.replace(wishes, sampler="hmc" if study.parsed.site_terms else "nuts")
+    wishes = _careful(study, wishes)
+    graph = _graph(wishes.graph or ("complete" if count <= _FEW_SITES else "ring"), count)
+    own = _Own(path, {"study": study.entries()}, study.model)
+    plan, reasons = _own_plan(own, graph, wishes, only_weighed, before_suggesting)
+    return Resolved(plan, (*found, *reasons))
+
+
+def _careful(study: Study, wishes: Wishes) -> Wishes:
+    """Smaller steps for effects of sites: few sites leave their spread open, and large steps diverge there."""
+    says = wishes.count_steps or wishes.sampler not in (None, "hmc") or "target_acceptance" in wishes.numbers
+    if study.parsed.site_terms is None or says:
+        return wishes
+    return dataclasses.replace(wishes, numbers={**wishes.numbers, "target_acceptance": _CAREFUL_ACCEPTANCE})
+
+
+class _Own(NamedTuple):
+    """A problem of the user's own: what it is called, the entry of a plan for it, and its model."""
+
+    name: str
+    entry: dict[str, Any]
+    model: Callable[[], Problem]
+
+
+def _own_plan(
+    own: _Own, graph: Graph, wishes: Wishes, only_weighed: bool, before_suggesting: Callable[[], None]
+) -> Resolved:
     kind = wishes.sampler or (DEFAULT_SAMPLER if wishes.count_steps or only_weighed else None)
     if kind is None:
-        return _by_default(reference, graph, wishes)
+        return _by_default(own, graph, wishes)
     wishes.require_fitting(kind)
-    own = SAMPLERS[kind].from_numbers(graph, wishes.numbers)
-    if own is not None and own.tunes_itself:
-        return Resolved(Plan(problem=reference, graph=graph, sampler=own, **wishes.entries))
+    sampler = SAMPLERS[kind].from_numbers(graph, wishes.numbers)
+    if sampler is not None and sampler.tunes_itself:
+        return Resolved(Plan(**own.entry, graph=graph, sampler=sampler, **wishes.entries))
     steps = wishes.num_steps or (_ANY_STEPS if only_weighed else None)
-    if steps is None or not (own or only_weighed or wishes.auto or wishes.sampler):
+    if steps is None or not (sampler or only_weighed or wishes.auto or wishes.sampler):
         raise PlanError(
-            f"{reference} is your own problem: for {kind} say how to sample it with --steps and --step-size (or "
+            f"{own.name} is your own problem: for {kind} say how to sample it with --steps and --step-size (or "
             f"--auto); with none of its options it is sampled by {' or '.join(SELF_TUNING)}, which tune themselves"
         )
-    plan = _stand_in(Plan, kind, graph, steps, own, problem=reference, **wishes.entries)
-    return _with_sampler(plan, plan.sampler if only_weighed else own, wishes, before_suggesting)
+    plan = _stand_in(Plan, kind, graph, steps, sampler, **own.entry, **wishes.entries)
+    return _with_sampler(plan, plan.sampler if only_weighed else sampler, wishes, before_suggesting)
 
 
-def _by_default(reference: str, graph: Graph, wishes: Wishes) -> Resolved:
+def _by_default(own: _Own, graph: Graph, wishes: Wishes) -> Resolved:
     """The plan where nobody names a sampler or says anything of steps."""
     from consilience.planning.defaults import default_sampler
 
-    sampler = _with_numbers(default_sampler(_seen_here(reference, graph.num_agents)), wishes.numbers)
-    return Resolved(Plan(problem=reference, graph=graph, sampler=sampler, **wishes.entries))
+    sampler = _with_numbers(default_sampler(own.model()), wishes.numbers)
+    return Resolved(Plan(**own.entry, graph=graph, sampler=sampler, **wishes.entries))
 
 
 def _seen_here(reference: str, num_agents: int) -> Problem:
@@ -147,7 +202,7 @@ def _with_sampler(
     before_suggesting()
     from consilience.planning.suggestions import suggest
 
-    problem = experiments.load_problem(draft)
+    problem = experiments.load_problem(draft, data=wishes.data)
     found = suggest(problem, draft.graph, draft.num_steps, draft, sampler=kind).practical
     chosen = _with_numbers(found.plan.sampler, wishes.numbers)
     return Resolved(found.plan.replace(sampler=chosen), found.reasons)

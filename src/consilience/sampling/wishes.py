@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from consilience.errors import PlanError
@@ -32,7 +33,7 @@ class Wishes:
     """What is said about a plan beside its target; `None` leaves an entry as it is.
 
     Attributes:
-        num_agents: the size of the network; without it (and without `graph`) an experiment is its whole study.
+        num_agents: the size of the network; without it (and without `graph`) an experiment is its whole series.
         graph: the family of the graph.
         num_steps: how many steps.
         sampler: the name of the sampler; an experiment and a plan file have their own.
@@ -40,6 +41,7 @@ class Wishes:
         auto: let `suggest` choose the sampler's numbers.
         entries: other entries of the plan.
         allow: modules that a plan file may name as its problem.
+        data: for a study, one file for each site.
     """
 
     num_agents: int | None = None
@@ -50,6 +52,7 @@ class Wishes:
     auto: bool = False
     entries: Mapping[str, Any] = field(default_factory=dict)
     allow: Sequence[str] = ()
+    data: Sequence[Path] = ()
 
     @property
     def count_steps(self) -> bool:

@@ -32,7 +32,8 @@ from consilience.kernel.step import (
     message_before,
     shared_coefficients,
 )
-from consilience.kernel.tuning import Tuning, coordinates_of, in_precision, tuned_sampler
+from consilience.kernel.tuning import Tuning, anchor_of, blank_tuning, coordinates_of, in_precision, tuned_sampler
+from consilience.kernel.variates import corrected
 from consilience.kernel.whitening import identity
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -146,7 +147,8 @@ class AgentStep:
         if not self.plan.sampler.tunes_itself:
             return None
         shared = self.parameters.num_shared
-        return self.tuned(Tuning(1.0, 1, 1.0, identity(shared, 1, self.parameters.size - shared)))
+        size = self.parameters.size
+        return self.tuned(blank_tuning(identity(shared, 1, size - shared), 1, size, self.plan.has_control_variates))
 
     def _drawn(self, state: Any, tuning: Tuning | None) -> jax.Array:
         return coordinates_of(tuning)[0](each(self.plan.gossip.position)(state))
@@ -164,7 +166,11 @@ class AgentStep:
         rows = self._rows.chosen_rows(self._keys[Purpose.BATCH], k)
         used = self._rows.used(shards, rows)
         per_chain = rows is not None or self._rows.per_chain
-        gradient = self._gradients(parameters(positions), used, row_weights, scale, per_chain)
+
+        def of_batch(where: jax.Array) -> jax.Array:
+            return self._gradients(where, used, row_weights, scale, per_chain)
+
+        gradient = corrected(of_batch, anchor_of(tuning))(parameters(positions))
         return Prepared(numbers, noise.reshape(positions.shape), pulled_back(gradient))
 
     def _said(self, state: Any, prepared: Prepared | None) -> Any:

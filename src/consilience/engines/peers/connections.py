@@ -16,6 +16,7 @@ from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.membership import Membership
 from consilience.engines.peers.notices import Notice, read_notice
 from consilience.engines.peers.transport import Connect, Handlers, Transport, read_object
+from consilience.validation.differences import differing
 
 log = logging.getLogger("consilience.peers")
 _SLOWEST_LINE = 125_000  # bytes a second, with which a message must still come in time
@@ -57,6 +58,8 @@ class Connections:
         self.told: Callable[[Notice], None] = lambda notice: None
         self.told_by: set[int] = set()
         """The neighbours that have said that the network cannot continue."""
+        self.found: bytes | None = None
+        """What all nodes found together before they sampled, for those that lack it."""
         self._longest = longest
         self._transport: Transport | None = None
         self._connect: Connect | None = None
@@ -74,9 +77,11 @@ class Connections:
         return self.counts
 
     def answer(self, what: str, content: bytes) -> bytes | None:
-        """Answer a neighbour: the status or the plan."""
+        """Answer a neighbour: the status, the plan, or what was found before sampling."""
         if what == "status":
             return json.dumps(self.status()).encode()
+        if what == "found":
+            return self.found
         return json.dumps(self.entries).encode() if what == "plan" else None
 
     def open(self, connect: Connect) -> None:
@@ -150,7 +155,10 @@ class Connections:
 
     def _compare_plans(self, number: int) -> None:
         theirs = self.ask_json(number, "plan")
-        different = [name for name in self.entries if theirs.get(name) != self.entries[name]] if theirs else []
+        if theirs.get("filling") and "filling" not in self.entries:
+            log.info("agent %d is not sampling yet", number)
+            return
+        different = differing(self.entries, theirs) if theirs else []
         log.error(
             "agent %d follows another plan: it differs in %s",
             number, ", ".join(different) or "what it does not say when it is asked",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -44,41 +43,44 @@ class HeldForm(PlainForm):
 class CommonWords:
     """What is the same at all agents of a replica, as words that can be summed.
 
+    It is compiled, as every move needs it twice.
+
     Args:
         like: a replica of the same shapes.
     """
 
     def __init__(self, like: Replica) -> None:
         self._is_own = jax.tree.leaves(private_leaves(like))
-        self.size = sum(
-            int(np.prod(leaf.shape)) for leaf, own in zip(jax.tree.leaves(like), self._is_own, strict=True) if not own
-        )
+        sizes = [leaf.size for leaf, own in self._with_owner(like) if not own]
+        self._ends, self.size = np.cumsum(sizes), sum(sizes)
+        self._packed, self._unpacked = jax.jit(self._pack), jax.jit(self._unpack)
 
     def of(self, replica: Replica) -> np.ndarray:
         """The words `(size,)` of a replica."""
-        return np.concatenate([_to_words(leaf) for leaf in self._common(replica)])
+        return np.asarray(self._packed(replica))
 
     def adopted(self, replica: Replica, words: np.ndarray) -> Replica:
         """A replica with the common part that some words hold, and its own private part."""
-        common = self._common(replica)
-        parts = iter(np.split(words, np.cumsum([leaf.size for leaf in common])[:-1]))
-        found = [
-            leaf if own else jnp.asarray(_from_words(next(parts), np.asarray(leaf)))
-            for leaf, own in zip(jax.tree.leaves(replica), self._is_own, strict=True)
-        ]
+        return self._unpacked(replica, words)
+
+    def _pack(self, replica: Replica) -> jax.Array:
+        return jnp.concatenate([_to_words(leaf) for leaf, own in self._with_owner(replica) if not own])
+
+    def _unpack(self, replica: Replica, words: jax.Array) -> Replica:
+        parts = iter(jnp.split(words, self._ends[:-1]))
+        found = [leaf if own else _from_words(next(parts), leaf) for leaf, own in self._with_owner(replica)]
         return jax.tree.unflatten(jax.tree.structure(replica), found)
 
-    def _common(self, replica: Replica) -> Sequence[np.ndarray]:
-        leaves = zip(jax.tree.leaves(replica), self._is_own, strict=True)
-        return [np.asarray(leaf) for leaf, own in leaves if not own]
+    def _with_owner(self, replica: Replica) -> list[tuple[Any, bool]]:
+        return list(zip(jax.tree.leaves(replica), self._is_own, strict=True))
 
 
-def _to_words(leaf: np.ndarray) -> np.ndarray:
+def _to_words(leaf: jax.Array) -> jax.Array:
     """The bits of an array's numbers, or its integers, as words."""
-    flat = leaf.reshape(-1)
-    return flat.view(np.uint64) if flat.dtype == np.float64 else flat.astype(np.int64).view(np.uint64)
+    wide = leaf if leaf.dtype == jnp.float64 else leaf.astype(jnp.int64)
+    return jax.lax.bitcast_convert_type(wide.reshape(-1), jnp.uint64)
 
 
-def _from_words(words: np.ndarray, like: np.ndarray) -> np.ndarray:
-    flat = words.view(np.float64) if like.dtype == np.float64 else words.view(np.int64).astype(like.dtype)
-    return flat.reshape(like.shape)
+def _from_words(words: jax.Array, like: jax.Array) -> jax.Array:
+    kind = jnp.float64 if like.dtype == jnp.float64 else jnp.int64
+    return jax.lax.bitcast_convert_type(words, kind).astype(like.dtype).reshape(like.shape)

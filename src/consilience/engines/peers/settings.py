@@ -70,6 +70,7 @@ class NodeSettings(Record):
             `stop` the network, or `clip` them to what is plausible.
         allow: modules that the plan may name as its problem; what Consilience itself has needs no permission.
         metrics: `host:port` on loopback where Prometheus may read measurements; by default nowhere.
+        data: of a study, this site's own file; it is read here and nowhere else.
     """
 
     mistake: ClassVar[type[InputError]] = NetworkError
@@ -88,13 +89,15 @@ class NodeSettings(Record):
     on_implausible: Literal["warn", "stop", "clip"] = "warn"
     allow: tuple[str, ...] = ()
     metrics: str | None = None
+    data: Path | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> NodeSettings:
         """The settings in a TOML file, its paths made absolute."""
         found, here = read_settings(cls, Path(path))
         tls = found.tls and found.tls.below(here)
-        return found.model_copy(update={"plan": here / found.plan, "run": here / found.run, "tls": tls})
+        data = found.data and here / found.data
+        return found.model_copy(update={"plan": here / found.plan, "run": here / found.run, "tls": tls, "data": data})
 
     def to_toml(self) -> str:
         """The settings as a TOML document."""

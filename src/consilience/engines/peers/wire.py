@@ -102,7 +102,7 @@ class Wire(Connections):
 
     def answer(self, what: str, content: bytes) -> bytes | None:
         """Answer a neighbour: the status, the plan, or what has a number behind it (`since/7`, `edge/2`)."""
-        if what in ("status", "plan"):
+        if what in ("status", "plan", "found"):
             return super().answer(what, content)
         kind, _, number = what.partition("/")
         if kind not in self.answers or not is_number(number):

@@ -1,12 +1,13 @@
 """A node's connections to its neighbours, by Zenoh: publish a message, receive theirs, ask for one that was missed.
 
-Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for),
-`to/N` (heard by agent N alone), `totals/K`, `part/K` and `keys` (sums and mask keys, asked for), `edge/N` (asked by
-agent N alone: use a lost edge again), `status` and `plan` (asked for), `notice` (a last word, why the network cannot
-continue), `alive` (a token that vanishes with the process). There is no scouting: a node connects
-to the neighbours of its plan, or to the relay, and to nobody else. With TLS both sides of a connection show a
-certificate of the network's authority, and access control by the name in it lets a neighbour speak under its own name
-only, and hear only what this node says. A relay speaks for all neighbours: it has checked their names.
+Keys are `consilience/agent/NUMBER/…`: `message` (published every round), `since/K` (kept messages, asked for), `to/N`
+(heard by agent N alone), `totals/K`, `part/K` and `keys` (sums and mask keys, asked for), `edge/N` (asked by agent N
+alone: use a lost edge again), `status` and `plan` (asked for), `levels` and `found` (asked for before sampling),
+`notice` (a last word, why the network cannot continue), `alive` (a token that vanishes with the process). There is no
+scouting: a node connects to the neighbours of its plan, or to the relay, and to nobody else. With TLS both sides of a
+connection show a certificate of the network's authority, and access control by the name in it lets a neighbour speak
+under its own name only, and hear only what this node says. A relay speaks for all neighbours: it has checked their
+names.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _HANDSHAKE = "#tls_handshake_timeout_ms=600000"
 """Of those who call: Zenoh stops accepting for a tenth of a second whenever a handshake fails, and one that is slow
 does no harm until it has failed."""
 _MORE_SESSIONS = 16
+ASKED, NUMBERED = ("status", "plan", "keys", "census", "levels", "found"), ("totals", "part")
+"""What neighbours ask a node for, and what they ask for by a number."""
 RELAY = "relay"
 """The name in a relay's certificate."""
 
@@ -87,7 +90,7 @@ class ZenohTransport:
             if content is not None:
                 query.reply(query.key_expr, content)
 
-        asked = ("since/*", "edge/*", "totals/*", "part/*", "keys", "census", "status", "plan")
+        asked = ("since/*", "edge/*", *(f"{what}/*" for what in NUMBERED), *ASKED)
         self._declared: list[Any] = [self._session.declare_queryable(f"{own}/{what}", reply) for what in asked]
         for number in settings.neighbours:
             heard, seen, told = self._reactions(number, handlers)
@@ -247,7 +250,7 @@ def _access_control(settings: NodeSettings) -> dict[str, Any]:
 def open_keys(agent: int) -> list[str]:
     """What all neighbours of an agent may hear and ask for; `edge/N` and `to/N` are for neighbour N alone."""
     heard = ("message", "alive", "notice")
-    asked = ("status", "plan", "since/*", "totals/*", "part/*", "keys", "census")
+    asked = ("since/*", *(f"{what}/*" for what in NUMBERED), *ASKED)
     return [f"{ROOT}/{agent}/{what}" for what in (*heard, *asked)]
 
 

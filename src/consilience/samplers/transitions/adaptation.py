@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from consilience.samplers.transitions.replica import Replica
 
 _FIRST_STEP_SIZE = 1.0
+_DRAWS_PER_PARAMETER = 5  # in a window of the warm-up, for a dense mass
 
 # BlackJAX makes arrays when it is imported, which starts JAX's devices and threads. So it is imported on first use,
 # by `schedule`, outside of any traced function: a mesh sets up its devices before, and commands may be forked.
@@ -70,8 +71,9 @@ def schedule(num_warmup: int) -> Schedule:
     return Schedule(stages[:, 0] == 1, stages[:, 1] == 1)
 
 
-def _mass(sampler: Unison) -> Any:
-    return mass_matrix_adaptation(getattr(sampler, "mass", "diagonal") == "diagonal")
+def _mass(now: Adaptation) -> Any:
+    """The estimate of the mass that fits the one in use."""
+    return mass_matrix_adaptation(now.inverse_mass.ndim == 1)
 
 
 def _strong(tree: Any) -> Any:
@@ -82,7 +84,7 @@ def _strong(tree: Any) -> Any:
 def first_adaptation(sampler: Unison, num_shared: int, own_shape: tuple[int, ...]) -> Adaptation:
     """Before the first move."""
     averaging = dual_averaging_adaptation(sampler.target_acceptance)[0](_FIRST_STEP_SIZE)
-    moments = _mass(sampler)[0](num_shared)
+    moments = mass_matrix_adaptation(not sampler.has_dense_mass(num_shared))[0](num_shared)
     own = mass_matrix_adaptation(True)[0](int(np.prod(own_shape)))
     return _strong(
         Adaptation(
@@ -102,7 +104,7 @@ def adapted(sampler: Unison, windows: Schedule, step: Any, state: Replica, facts
 
     def learn(state: Replica) -> Replica:
         now = _with_step_size(sampler, state.adaptation, facts)
-        now = jax.lax.cond(slow, lambda one: _with_moments(sampler, one, state), lambda one: one, now)
+        now = jax.lax.cond(slow, lambda one: _with_moments(one, state), lambda one: one, now)
         now = jax.lax.cond(ends, lambda one: _with_mass(sampler, one, network), lambda one: one, now)
         now = now._replace(
             step_size=jnp.where(step == count - 1, jnp.exp(now.averaging.log_step_size_avg), now.step_size)
@@ -121,9 +123,9 @@ def _with_step_size(sampler: Unison, now: Adaptation, facts: Facts) -> Adaptatio
     return now._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
 
 
-def _with_moments(sampler: Unison, now: Adaptation, state: Replica) -> Adaptation:
+def _with_moments(now: Adaptation, state: Replica) -> Adaptation:
     """Every chain's position counts."""
-    update, update_own = _mass(sampler)[1], mass_matrix_adaptation(True)[1]
+    update, update_own = _mass(now)[1], mass_matrix_adaptation(True)[1]
 
     def one_chain(carry: Any, positions: Any) -> tuple[Any, None]:
         return _strong((update(carry[0], positions[0]), update_own(carry[1], positions[1].reshape(-1)))), None
@@ -135,16 +137,24 @@ def _with_moments(sampler: Unison, now: Adaptation, state: Replica) -> Adaptatio
 def _with_mass(sampler: Unison, now: Adaptation, network: Network) -> Adaptation:
     """At the end of a window: the mass that it found; the step size is averaged anew."""
     restart, _, final = dual_averaging_adaptation(sampler.target_acceptance)
-    moments = _strong(_mass(sampler)[2](now.moments))
+    moments = _strong(_mass(now)[2](now.moments))
+    mass = _enough(moments.inverse_mass_matrix, now.moments.wc_state.sample_size)
     own = _strong(mass_matrix_adaptation(True)[2](now.own_moments))
     begun = own.wc_state._replace(mean=network.vary(own.wc_state.mean), m2=network.vary(own.wc_state.m2))
     averaging = _strong(restart(final(now.averaging)))
     return now._replace(
         step_size=jnp.exp(averaging.log_step_size),
-        inverse_mass=moments.inverse_mass_matrix,
+        inverse_mass=mass,
         own_inverse_mass=own.inverse_mass_matrix.reshape(now.own_inverse_mass.shape),
         averaging=averaging,
         moments=moments,
         own_moments=own._replace(wc_state=begun),
         length=_strong(sampler.after_window(now.length)),
     )
+
+
+def _enough(mass: Any, num_draws: Any) -> Any:
+    """The mass that a window found; of a dense one the diagonal alone, if there were too few draws for the rest."""
+    if mass.ndim == 1:
+        return mass
+    return jnp.where(num_draws >= _DRAWS_PER_PARAMETER * len(mass), mass, jnp.diag(jnp.diag(mass)))

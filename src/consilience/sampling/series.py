@@ -1,7 +1,7 @@
-"""A study: several runs of one experiment, and one report that compares them.
+"""A series: several runs of one experiment, and one report that compares them.
 
-    STUDY/
-      study.json            which experiment, which runs
+    SERIES/
+      series.json           which experiment, which runs
       agents-1/, agents-5/  the runs
       summary.json          the main network's summary, with `results` that compare all
       figures/*.png, report.html
@@ -30,34 +30,34 @@ from consilience.sampling.sample import is_finished, resume, sample
 ShowRun = Callable[[Plan], ShowProgress | None]
 
 
-def start_study(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun) -> None:
-    """Run every plan of a study, each in a directory of its own.
+def start_series(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun) -> None:
+    """Run every plan of a series, each in a directory of its own.
 
     Args:
         name: the experiment.
         plans: by the names of the runs.
-        out: the study's directory.
+        out: the series' directory.
         show: called before each run; returns what shows its progress.
     """
     tuned = next((plan for plan in plans.values() if plan.is_unison), None)
     if tuned is not None:
         raise PlanError(
-            f"the study {name} compares networks whose agents each walk a chain of their own: for "
+            f"the series {name} compares networks whose agents each walk a chain of their own: for "
             f"{tuned.sampler.kind} name one network, with --agents {tuned.num_agents}"
         )
     require_free(out)
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         runs = {directory: plan.to_toml() for directory, plan in plans.items()}
-        write_json(out / "study.json", {"format": 1, "experiment": name, "runs": runs})
-    continue_study(out, show)
+        write_json(out / "series.json", {"format": 1, "experiment": name, "runs": runs})
+    continue_series(out, show)
 
 
-def continue_study(path: Path, show: ShowRun) -> None:
-    """Do what is left of a study, then compare its runs."""
-    study = read_json(path / "study.json")
-    experiment = EXPERIMENTS[study["experiment"]]
-    for directory, document in study["runs"].items():
+def continue_series(path: Path, show: ShowRun) -> None:
+    """Do what is left of a series, then compare its runs."""
+    series = read_json(_file(path))
+    experiment = EXPERIMENTS[series["experiment"]]
+    for directory, document in series["runs"].items():
         plan = Plan.from_toml(document)
         where = path / directory
         if (where / "plan.toml").exists():
@@ -68,10 +68,10 @@ def continue_study(path: Path, show: ShowRun) -> None:
     _compare(path)
 
 
-def report_study(path: Path) -> Path:
-    """Redraw the study's report and the reports of its runs."""
-    study, runs = read_json(path / "study.json"), study_runs(path)
-    experiment = EXPERIMENTS[study["experiment"]]
+def report_series(path: Path) -> Path:
+    """Redraw the series' report and the reports of its runs."""
+    series, runs = read_json(_file(path)), series_runs(path)
+    experiment = EXPERIMENTS[series["experiment"]]
     for run in runs.values():
         run.report()
     summaries = {name: run.summary for name, run in runs.items()}
@@ -88,30 +88,36 @@ def report_study(path: Path) -> Path:
     subtitle = f"Networks of {sizes} agents sample the same posterior"
     folded = {f"{run_name}: {name}": text for run_name, run in runs.items() for name, text in details(run).items()}
     verdict = Section("Verdict", experiment.verdict(summaries))
-    sections = [verdict, *experiment.study_sections(runs), *theory_of(main)]
+    sections = [verdict, *experiment.series_sections(runs), *theory_of(main)]
     return render_page(path, experiment.title, subtitle, facts, sections, folded)
 
 
-def is_study(path: Path) -> bool:
-    """Whether a directory holds a study."""
-    return (path / "study.json").is_file()
+def is_series(path: Path) -> bool:
+    """Whether a directory holds a series."""
+    return _file(path).is_file()
+
+
+def _file(path: Path) -> Path:
+    """Where a series says what it is; version 0.1 and early ones of 0.2 had another name for it."""
+    older = path / "study.json"
+    return older if older.is_file() else path / "series.json"
 
 
 def _compare(path: Path) -> None:
-    study, runs = read_json(path / "study.json"), study_runs(path)
-    experiment = EXPERIMENTS[study["experiment"]]
+    series, runs = read_json(_file(path)), series_runs(path)
+    experiment = EXPERIMENTS[series["experiment"]]
     summaries: dict[str, dict[str, Any]] = {name: run.summary for name, run in runs.items()}
     main = summaries.get(experiment.main) or next(iter(summaries.values()))
     with disk_errors(path):
-        write_json(path / "summary.json", {**main, **experiment.study_results(summaries)})
+        write_json(path / "summary.json", {**main, **experiment.series_results(summaries)})
 
 
-def study_runs(path: Path) -> dict[str, Run]:
-    """The runs of a complete study by name."""
-    directories = {name: path / name for name in read_json(path / "study.json")["runs"]}
+def series_runs(path: Path) -> dict[str, Run]:
+    """The runs of a complete series by name."""
+    directories = {name: path / name for name in read_json(_file(path))["runs"]}
     missing = [str(where) for where in directories.values() if not (where / "summary.json").exists()]
     if missing:
         raise RunError(
-            f"the study {path} is not complete ({', '.join(missing)}): finish it with `consilience resume {path}`"
+            f"the series {path} is not complete ({', '.join(missing)}): finish it with `consilience resume {path}`"
         )
     return {name: Run(where) for name, where in directories.items()}
