@@ -16,11 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Alone, Team
 from consilience.engines.peers.held import CommonWords, Held
+from consilience.engines.peers.network_call import FAILED, NetworkCall
 from consilience.engines.peers.sums import Sums
 from consilience.engines.unison import Buffers, Make, Replicas
 from consilience.errors import Retry, SumError
@@ -38,22 +38,11 @@ class OverNetwork:
 
     def __init__(self, agent: int, total: Callable[[np.ndarray], np.ndarray]) -> None:
         self.agents = self.storage_agents = np.array([agent])
-        self.own, self._total = slice(0, 1), total
+        self.own, self._total = slice(0, 1), NetworkCall(total)
 
     def compiled(self, make: Make, *arguments: Any) -> Callable[..., Any]:
-        """A program that stops in each sum until the network has answered.
-
-        Words travel as pairs of 32 bits: callbacks run in threads in which JAX may not know of double precision, and
-        would silently cut longer ones to half.
-        """
-
-        def total(words: Any) -> Any:
-            halves = jax.lax.bitcast_convert_type(words, jnp.uint32)
-            like = jax.ShapeDtypeStruct(halves.shape, jnp.uint32)
-            answer = jax.pure_callback(self._total, like, halves, vmap_method="broadcast_all")
-            return jax.lax.bitcast_convert_type(answer, jnp.int64)
-
-        return jax.jit(make(total, lambda values: values)).lower(*arguments).compile(_IN_TURN)
+        """A program that stops in each sum until the network has answered."""
+        return jax.jit(make(self._total, lambda values: values)).lower(*arguments).compile(_IN_TURN)
 
 
 class Moving:
@@ -73,7 +62,7 @@ class Moving:
         self.agent, self.attempt = agent, 0
         self.place = OverNetwork(agent, self._total)
         self._met: tuple[int, int, int] | None = None
-        self._raised: Exception | None = None
+        self._raised: BaseException | None = None
 
     def uses(self, replicas: Replicas) -> None:
         """Move with these programs from now on."""
@@ -122,19 +111,15 @@ class Moving:
         self._raised = None
         try:
             return self.replicas.moved(replica, move, 1, self.attempt)
-        except Exception:
+        finally:
             if self._raised is not None:
-                raise self._raised from None
-            raise
+                raise self._raised
 
-    def _total(self, halves: np.ndarray) -> np.ndarray:
-        """A sum over all agents, for the compiled program; words come and go as pairs of 32 bits."""
-        if self._raised is not None:
-            raise self._raised
-        own = np.ascontiguousarray(halves)
-        assert own.dtype == np.uint32
-        try:
-            return self.sums.total(own.reshape(-1).view(np.uint64)).view(np.uint32).reshape(own.shape)
-        except Exception as error:
-            self._raised = error
-            raise
+    def _total(self, words: np.ndarray) -> np.ndarray:
+        """A sum over all agents, for the compiled program; if there is none, words that let it end soon."""
+        if self._raised is None:
+            try:
+                return self.sums.total(words)
+            except BaseException as error:  # an interrupt too: nothing may be raised inside a program
+                self._raised = error
+        return np.full_like(words, FAILED)
