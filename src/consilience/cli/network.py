@@ -73,7 +73,7 @@ def node(path: NodeFile, as_json: Json = False) -> None:
     settings = NodeSettings.load(path)
     log_to_stderr(settings.agent, as_json)
     with contextlib.nullcontext() if as_json else display.Display(quiet=True), refusals_logged():
-        run_node(settings)
+        run_node(settings, alone=True)
         page = Run(settings.run).report()
     typer.echo(f"Report: {page}")
 

@@ -54,6 +54,7 @@ def run_node(
     connect: Connect | None = None,
     clock: Clock | None = None,
     stop: threading.Event | None = None,
+    alone: bool = False,
 ) -> RunDirectory:
     """Sample as one agent of a network, from its checkpoint if there is one, until the plan is done.
 
@@ -64,12 +65,17 @@ def run_node(
         connect: opens its connections; by default over the network of its settings.
         clock: by which it waits; by default the machine's.
         stop: set by whoever wants it to end early.
+        alone: whether the node has this process for itself.
     """
     plan = Plan.load(settings.plan)
     settings.require_fitting(plan)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
-        node = (UnisonNode if plan.sampler.tunes_itself else Node)(problem, plan, settings, clock)
+        node: AnyNode
+        if plan.sampler.tunes_itself:
+            node = UnisonNode(problem, plan, settings, clock, alone)
+        else:
+            node = Node(problem, plan, settings, clock)
         node.stop = stop or node.stop
         companion = NodeCompanion(node, connect or by_zenoh(settings))
         with served(settings.metrics, node), _telling_others(node, companion.connect):

@@ -1,11 +1,11 @@
 """How a compiled program asks Python for a sum: by XLA's interface for foreign functions, without JAX's own callbacks.
 
-`jax.pure_callback` does the same and is kept for versions of XLA with another interface. But it makes JAX arrays of
+`jax.pure_callback` does the same and is kept for versions of XLA with another interface, and where several nodes share
+a process: a sum of ours holds one of XLA's threads, of which there are as many as processors. But it makes JAX arrays of
 what it passes on, and programs that use it are started by a slow path: together about 0.3 ms of processor time a sum,
 more than all the rest of it. Here Python is handed the addresses of the words and of where their sum goes.
 
-A program cannot be stopped from inside. If a sum fails, the program is given words that let every loop end soon
-(`FAILED`), and whoever started it asks what happened.
+If a sum fails, the program ends with an error; whoever started it knows what was raised.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 
 Sum = Callable[[np.ndarray], np.ndarray]
-"""From this agent's words `(words,)` of uint64 to the sum over all; it does not raise."""
-
-FAILED = 1
-"""What every word of a sum is that could not be made: the word that counts values without a sum is then not 0."""
+"""From this agent's words `(words,)` of uint64 to the sum over all."""
 
 _TARGET = "consilience_total"
 _MAJOR = 0  # of the interface whose structures follow
 _METADATA = 1
+_INTERNAL = 13  # error
 _sums: weakref.WeakValueDictionary[int, NetworkCall] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 
@@ -67,26 +65,46 @@ class _Buffers(ctypes.Structure):
     ]  # fmt: skip
 
 
+class _Failure(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t), ("extension", ctypes.c_void_p), ("message", ctypes.c_char_p), ("code", ctypes.c_int),
+    ]  # fmt: skip
+
+
+class _Interface(ctypes.Structure):
+    """What XLA offers, as far as it is used here."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t), ("extension", ctypes.c_void_p), ("version", _Version), ("internal", ctypes.c_void_p),
+        ("fail", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Failure))),
+    ]  # fmt: skip
+
+
 class _Frame(ctypes.Structure):
     """A call, as far as it is read here."""
 
     _fields_ = [
-        ("size", ctypes.c_size_t), ("extension", ctypes.POINTER(_Extension)), ("api", ctypes.c_void_p),
+        ("size", ctypes.c_size_t), ("extension", ctypes.POINTER(_Extension)), ("api", ctypes.POINTER(_Interface)),
         ("context", ctypes.c_void_p), ("stage", ctypes.c_int), ("given", _Buffers), ("wanted", _Buffers),
     ]  # fmt: skip
 
 
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Frame))
-def _called(frame: Any) -> None:
-    """Answer XLA: which version this is when the function is registered, the sum in a program."""
+def _called(frame: Any) -> int | None:
+    """Answer XLA: which version this is when the function is registered, the sum in a program, or an error."""
     call = frame.contents
     if call.extension:
         said = call.extension.contents
         if said.type == _METADATA:
             said.metadata.contents.version.major, said.metadata.contents.version.minor = _version()
-        return
-    which, given = _words(call.given.buffers[0]), _words(call.given.buffers[1])
-    _words(call.wanted.buffers[0])[:] = _sums[int(which[0])].sum(given)
+        return None
+    try:
+        which, given = _words(call.given.buffers[0]), _words(call.given.buffers[1])
+        _words(call.wanted.buffers[0])[:] = _sums[int(which[0])].sum(given)
+    except BaseException as error:  # an interrupt too: it would be lost here
+        said = f"{type(error).__name__}: {error}".encode()
+        return call.api.contents.fail(_Failure(ctypes.sizeof(_Failure), None, said, _INTERNAL))
+    return None
 
 
 def _words(buffer: Any) -> np.ndarray:
@@ -122,28 +140,33 @@ def is_usable() -> bool:
 
 
 class NetworkCall:
-    """A sum over the network that compiled programs can ask for, as long as this exists.
+    """A sum over the network that compiled programs can ask for, as long as this exists: `kept` sees to that.
 
     Args:
         sum: makes it.
+        alone: whether nothing else in this process waits for the network.
 
-    >>> twice = NetworkCall(lambda words: 2 * words)
+    >>> twice = NetworkCall(lambda words: 2 * words, alone=True)
     >>> with jax.enable_x64(True):
     ...     jax.jit(jax.vmap(twice))(jnp.arange(4).reshape(2, 2)).tolist()
     [[0, 2], [4, 6]]
     """
 
-    def __init__(self, sum: Sum) -> None:
-        self.sum, self._number = sum, next(_numbers)
+    def __init__(self, sum: Sum, alone: bool) -> None:
+        self.sum, self._alone, self._number = sum, alone, next(_numbers)
         _sums[self._number] = self
 
     def __call__(self, words: Any) -> Any:
         """The sum of integers `(words,)`, while a program is traced; chains side by side have one together."""
         like = jax.ShapeDtypeStruct(words.shape, jnp.int64)
-        if is_usable():
+        if self._alone and is_usable():
             which = jnp.full((1,), self._number, jnp.int64)
             return jax.ffi.ffi_call(_TARGET, like, vmap_method="broadcast_all")(which, words)
         return self._by_callback(words)
+
+    def kept(self, program: Callable[..., Any]) -> Callable[..., Any]:
+        """A program that asks for this sum, and keeps it."""
+        return functools.partial(_with, self, program)
 
     def _by_callback(self, words: Any) -> Any:
         """The same by JAX's callback.
@@ -160,3 +183,7 @@ class NetworkCall:
         own = np.ascontiguousarray(halves)
         assert own.dtype == np.uint32
         return self.sum(own.reshape(-1).view(np.uint64)).view(np.uint32).reshape(own.shape)
+
+
+def _with(call: NetworkCall, program: Callable[..., Any], *arguments: Any) -> Any:
+    return program(*arguments)

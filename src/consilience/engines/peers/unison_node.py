@@ -57,6 +57,7 @@ class UnisonNode(Member[SumWire]):
         plan: the whole network's plan.
         settings: who and where it is.
         clock: by which it waits; by default the machine's.
+        alone: whether it has this process for itself, so that its sums may use a shorter way.
     """
 
     block_steps = 1
@@ -64,14 +65,16 @@ class UnisonNode(Member[SumWire]):
     uses_up_state = False
     team: Team = Alone()
 
-    def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None) -> None:
+    def __init__(
+        self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None, alone: bool = False
+    ) -> None:
         self.problem, self.plan, self.settings, self.time = problem, plan, settings, clock or SteadyClock()
         self.continues = settings.on_loss == "continue"
         self.masked = plan.num_agents > 2 if plan.masked is None else plan.masked
         if self.masked:
             require_enough(plan.num_agents)
         self.agent, self.participants = settings.agent, Participants.everybody(plan.graph)
-        self.moving = Moving(settings.agent)
+        self.moving = Moving(settings.agent, alone)
         self.replicas = Replicas(problem, plan, self.moving.place, self.participants.root)
         self.moving.uses(self.replicas)
         self.parameters = self.replicas.parameters
