@@ -1,9 +1,9 @@
-"""How a compiled program asks Python for a sum: by XLA's interface for foreign functions, without JAX's own callbacks.
+"""How a compiled program asks Python for a sum: by XLA's interface for foreign functions, not by JAX's callbacks.
 
-`jax.pure_callback` does the same and is kept for versions of XLA with another interface, and where several nodes share
-a process: a sum of ours holds one of XLA's threads, of which there are as many as processors. But it makes JAX arrays of
-what it passes on, and programs that use it are started by a slow path: together about 0.3 ms of processor time a sum,
-more than all the rest of it. Here Python is handed the addresses of the words and of where their sum goes.
+Python is handed the addresses of the words and of where their sum goes. `jax.pure_callback` makes JAX arrays of them,
+and programs that use it are started by a slow path: together about 0.3 ms of processor time a sum, more than all the
+rest. It is kept for versions of XLA with another interface, and for nodes that share a process: a program that waits
+here holds one of XLA's threads, of which there are as many as processors, so that a few nodes would wait for ever.
 
 If a sum fails, the program ends with an error; whoever started it knows what was raised.
 """
@@ -67,7 +67,8 @@ class _Buffers(ctypes.Structure):
 
 class _Failure(ctypes.Structure):
     _fields_ = [
-        ("size", ctypes.c_size_t), ("extension", ctypes.c_void_p), ("message", ctypes.c_char_p), ("code", ctypes.c_int),
+        ("size", ctypes.c_size_t), ("extension", ctypes.c_void_p), ("message", ctypes.c_char_p),
+        ("code", ctypes.c_int),
     ]  # fmt: skip
 
 
@@ -75,7 +76,8 @@ class _Interface(ctypes.Structure):
     """What XLA offers, as far as it is used here."""
 
     _fields_ = [
-        ("size", ctypes.c_size_t), ("extension", ctypes.c_void_p), ("version", _Version), ("internal", ctypes.c_void_p),
+        ("size", ctypes.c_size_t), ("extension", ctypes.c_void_p), ("version", _Version),
+        ("internal", ctypes.c_void_p),
         ("fail", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Failure))),
     ]  # fmt: skip
 
@@ -113,7 +115,7 @@ def _words(buffer: Any) -> np.ndarray:
     size = 8
     for axis in range(found.rank):
         size *= found.dims[axis]
-    return np.frombuffer((ctypes.c_char * size).from_address(found.data), np.uint64)
+    return np.frombuffer(memoryview((ctypes.c_char * size).from_address(found.data)), np.uint64)
 
 
 @functools.cache
