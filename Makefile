@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow test-numpyro lint bench reproduce docs clean
+.PHONY: demo test test-slow test-numpyro lint bench reproduce yardstick docs clean
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,6 +48,9 @@ bench: $(VENV)/.installed-bench
 
 reproduce: $(VENV)/.installed
 	@$(BIN)/consilience reproduce --out runs/reproduce
+
+yardstick: $(VENV)/.installed
+	@$(BIN)/consilience run posteriordb --graph ring,path,star,complete --split natural,random --out runs/yardstick
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict

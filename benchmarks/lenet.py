@@ -45,7 +45,7 @@ def lenet() -> Iterator[Line | Skipped]:
 
     contestants = {"ours": bare(problem, plan), "torch": torch_lenet.contestant(problem, plan, _THREADS)}
     best = best_of_each(contestants, _REPETITIONS)
-    yield Line(_WHAT, best["ours"], best["torch"], 1.3)
+    yield Line(_WHAT, best["ours"], best["torch"], 0.75)
 
 
 def require_same_gradient(gradients: Callable[[np.ndarray, Any], np.ndarray], problem: Problem) -> None:

@@ -18,9 +18,10 @@ from benchmarks.table import Line
 from consilience import Plan, Problem, dula, graphs, hmc, nuts
 from consilience.diagnostics.convergence import effective_draws
 from consilience.engines.unison import OneProcess, Replicas
+from consilience.errors import UnstableError
 from consilience.graphs.spanning import num_hops
 from consilience.models import linear_regression
-from consilience.theory.affine import ExactLaw
+from consilience.samplers.dula import DULA
 from consilience.theory.gaussian import GaussianNetwork
 
 _WARMUP, _DRAWS, _CHAINS, _SEEDS = 1_000, 2_000, 4, range(5)
@@ -174,27 +175,31 @@ def dula_rounds(problem: Problem, graph: graphs.Graph) -> float:
         low, high = -20.0, 0.0  # exponents of 2, in units of the largest stable step size
         for _ in range(14):
             middle = (low + high) / 2
-            law = ExactLaw(network, dula(2**middle / curvature, share / largest))
-            low, high = (middle, high) if _is_near(law) else (low, middle)
-        law = ExactLaw(network, dula(2**low / curvature, share / largest))
-        if _is_near(law):
-            best = min(best, _memory(law))
+            near = _is_near(network, dula(2**middle / curvature, share / largest))
+            low, high = (middle, high) if near else (low, middle)
+        sampler = dula(2**low / curvature, share / largest)
+        if _is_near(network, sampler):
+            best = min(best, _memory(network, sampler))
     return best
 
 
-def _is_near(law: ExactLaw) -> bool:
+def _is_near(network: GaussianNetwork, sampler: DULA) -> bool:
     """Whether every agent's stationary law is near the posterior's."""
-    covariance = np.linalg.inv(law.network.precisions.sum(0))
-    mean, variance = covariance @ law.network.linear.sum(0), np.diag(covariance)
-    there = law.positions(law.stationary())
-    shape = law.network.linear.shape
+    try:
+        there = network.stationary(sampler, 0)
+    except UnstableError:
+        return False
+    mean, variance = network.posterior.mean, np.diag(network.posterior.covariance)
+    shape = network.linear.shape
     far = np.abs(there.mean.reshape(shape) - mean) / np.sqrt(variance)
     wide = np.abs(np.diag(there.covariance).reshape(shape) / variance - 1)
     return bool(far.max() <= _NEAR and wide.max() <= _AS_WIDE)
 
 
-def _memory(law: ExactLaw) -> float:
+def _memory(network: GaussianNetwork, sampler: DULA) -> float:
     """The integrated autocorrelation time of the worst parameter at the worst agent: `Σ_l corr(x_0, x_l)`."""
-    transition, covariance = law.step(0).transition, law.stationary().covariance
-    later = np.linalg.solve(np.eye(len(transition)) - transition, transition @ covariance)
+    (n, d), covariance = network.linear.shape, network.stationary(sampler, 0).covariance
+    pull = float(sampler.consensus(0)) * np.kron(network.graph.laplacian.toarray(), np.eye(d))
+    transition = np.eye(n * d) - pull - n * float(sampler.step_size(0)) * network.hessian
+    later = np.linalg.solve(np.eye(n * d) - transition, transition @ covariance)
     return float((1 + 2 * np.diag(later) / np.diag(covariance)).max())

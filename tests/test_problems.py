@@ -171,3 +171,31 @@ def test_a_prior_of_private_parameters_is_refused():
 def test_constraints_and_privacy_are_part_of_the_fingerprint():
     plain, positive = simple(), simple(constraints={"w": "positive"})
     assert plain.fingerprint() == simple().fingerprint() != positive.fingerprint()
+
+
+def test_shards_that_differ_are_described_in_words():
+    with pytest.raises(ProblemError) as found:
+        simple(shards=[(np.ones(3), np.ones((3, 2))), np.ones(3)])
+    assert "agent 0 has 2 arrays ([0]: float64, one number a row; [1]: float64, 2 numbers a row)" in str(found.value)
+    assert "PyTreeDef" not in str(found.value)
+
+
+def test_a_column_of_strings_is_refused_before_jax_sees_it():
+    with pytest.raises(ProblemError, match="turn text and dates into numbers"):
+        simple(shards=[np.array(["a", "b", "c"]), np.array(["a", "b", "c"])])
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [(False, "'s' starts at 0.*constraints={'s': 'positive'}"), (True, "missing or infinite value; leave it out")],
+)
+def test_a_scale_that_starts_at_0_is_told_from_a_missing_value(missing, words):
+    rows = np.array([0.5, np.nan if missing else 1.0])
+    problem = simple(
+        log_likelihood=lambda w, x: -0.5 * ((x - w["m"]) / w["s"]) ** 2 - jnp.log(w["s"]),
+        log_prior=lambda w: -(w["m"] ** 2) - w["s"],
+        init=lambda key: {"m": jnp.zeros(()), "s": jnp.asarray(float(missing))},
+        shards=[rows, rows],
+    )
+    with pytest.raises(ProblemError, match=words):
+        Simulation(problem, plan_for(problem))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from consilience.version import __version__
 
 if TYPE_CHECKING:
-    from consilience import datasets, diagnostics, graphs, models, predictive, schedules, studies, theory
+    from consilience import datasets, diagnostics, graphs, models, posteriors, predictive, schedules, studies, theory
     from consilience.adapters import from_apply, from_equinox, from_flax, from_numpyro
     from consilience.errors import ConsilienceError
     from consilience.planning.assessments import assess
@@ -50,7 +50,17 @@ _HOME = {
     "sample": "sampling.sample",
     "suggest": "planning.suggestions",
 }
-_MODULES = ("datasets", "diagnostics", "graphs", "models", "predictive", "schedules", "studies", "theory")
+_MODULES = (
+    "datasets",
+    "diagnostics",
+    "graphs",
+    "models",
+    "posteriors",
+    "predictive",
+    "schedules",
+    "studies",
+    "theory",
+)
 
 __all__ = [
     "ConsilienceError",
@@ -77,6 +87,7 @@ __all__ = [
     "from_numpyro",
     "graphs",
     "models",
+    "posteriors",
     "predictive",
     "resume",
     "sample",

@@ -123,6 +123,10 @@ class Interrupted(ConsilienceError):  # noqa: N818 - it is no error
     """The user stopped the run; it can be resumed."""
 
 
+class SamplingWarning(UserWarning):
+    """The run continues, but its draws deserve a look."""
+
+
 class PlanWarning(UserWarning):
     """The plan can run, but something about it (`topic`) deserves a look."""
 

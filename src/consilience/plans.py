@@ -39,16 +39,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import tomli_w
-from pydantic import ConfigDict, Field, field_serializer, field_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_serializer, field_validator
 
 from consilience import graphs
 from consilience.errors import InputError, PlanError
 from consilience.graphs import Graph
-from consilience.samplers import SAMPLERS, Gossip, Sampler
+from consilience.samplers import SAMPLERS, Corrected, Gossip, Sampler, Unison
 from consilience.validation import Record
 
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits inside compiled programs
-_NUM_WARMUP, _MAX_DRAWS, _NUM_CHAINS = 1000, 10_000, 4
+_MAX_DRAWS = 10_000
 _OF_STEPS = ("num_steps", "burn_in", "store_every")
 _OF_DRAWS = ("num_warmup", "num_draws", "max_draws", "masked", "summation")
 
@@ -62,7 +62,8 @@ class Plan(Record):
     """Everything that decides a run, besides the problem itself.
 
     A sampler with given step sizes counts steps: `num_steps`, `burn_in`, `store_every`. One that tunes itself counts
-    draws: `num_warmup`, and `num_draws` or the most of them; for it, the numbers of steps follow (a move is a step).
+    draws: `num_warmup`, and `num_draws` or the most of them; for it, the numbers of steps follow (in unison a move is
+    a step, by gossip a draw is stored after every `store_every` of them).
 
     Attributes:
         graph: who talks to whom.
@@ -70,12 +71,14 @@ class Plan(Record):
         num_steps: how many steps every agent makes.
         burn_in: how many of the first steps are not stored.
         store_every: a draw is stored after every so many steps.
-        num_warmup: how many moves a sampler that tunes itself has for that; by default 1000.
+        num_warmup: how many moves a sampler that tunes itself has for that, by gossip the most steps; the sampler has
+            a default, in unison 1000.
         num_draws: how many draws each chain stores; without it, sampling ends when all parameters have converged.
         max_draws: the most draws of each chain, if their number is not given; by default 10,000.
         masked: whether nodes hide their parts of sums from each other; by default they do, if there are at least 3.
         summation: how nodes make sums: on a `tree`, or by `flood`, which takes fewer hops and more bytes.
-        num_chains: independent copies of the whole network; by default 1, and 4 of a sampler that tunes itself.
+        num_chains: independent copies of the whole network; by default 1, and of a sampler that tunes itself 4 in
+            unison and 8 by gossip.
         batch_size: rows in a minibatch; `None` is the full shard.
         batches: minibatches from shuffled epochs, or drawn with replacement.
         seed: decides every random number.
@@ -109,14 +112,14 @@ class Plan(Record):
     study: dict[str, Any] | None = None
 
     def __init__(self, **entries: Any) -> None:
-        kind = _sampler_of(entries.get("sampler"))
-        if kind is not None and kind.tunes_itself:
-            entries = _counting_draws(entries)
-        elif kind is not None and any(entries.get(name) is not None for name in _OF_DRAWS):
+        sampler = _sampler_of(entries.get("sampler"))
+        if sampler is not None and sampler.tunes_itself:
+            entries = _counting_draws(entries, sampler)
+        elif sampler is not None and any(entries.get(name) is not None for name in _OF_DRAWS):
             given = next(name for name in _OF_DRAWS if entries.get(name) is not None)
             raise PlanError(
-                f"'{given}' is for samplers that tune themselves: the sampler {kind.model_fields['kind'].default} "
-                "takes num_steps, burn_in and store_every"
+                f"'{given}' is for samplers that tune themselves: the sampler {sampler.kind} takes num_steps, "
+                "burn_in and store_every"
             )
         super().__init__(**entries)
         if self.study is not None and self.problem is not None:
@@ -178,6 +181,24 @@ class Plan(Record):
         return self.sampler.tunes_itself and self.num_draws is None
 
     @property
+    def begins_anew_without(self) -> bool:
+        """Whether agents that are left by others sample what the whole prior and their data say."""
+        return isinstance(self.sampler, Unison | Corrected)
+
+    @property
+    def is_unison(self) -> bool:
+        """Whether all agents walk the same chains."""
+        return isinstance(self.sampler, Unison)
+
+    @property
+    def has_control_variates(self) -> bool:
+        """Whether minibatches have a control variate, anchored where the warm-up has been."""
+        sampler = self.sampler
+        if self.batch_size is None or not isinstance(sampler, Corrected):
+            return False
+        return sampler.control_variates and sampler.tunes_itself
+
+    @property
     def gossip(self) -> Gossip:
         """The sampler, where agents each walk a chain of their own."""
         if not isinstance(self.sampler, Gossip):
@@ -190,8 +211,8 @@ class Plan(Record):
     def replace(self, **changes: Any) -> Plan:
         """The same plan with some entries changed."""
         sampler = changes.get("sampler", self.sampler)
-        derived: tuple[str, ...] = _OF_STEPS if sampler.tunes_itself else _OF_DRAWS
-        if sampler.tunes_itself != self.sampler.tunes_itself:
+        derived = _derived(sampler) if sampler.tunes_itself else _OF_DRAWS
+        if (sampler.tunes_itself, sampler.defaults) != (self.sampler.tunes_itself, self.sampler.defaults):
             derived = (*_OF_STEPS, *_OF_DRAWS, "num_chains", "dtype")
         if "num_draws" in changes:
             derived = (*derived, "max_draws")
@@ -200,7 +221,7 @@ class Plan(Record):
 
     def to_toml(self) -> str:
         """The plan as a TOML document; `Plan.from_toml` reads it."""
-        derived = set(_OF_STEPS) if self.sampler.tunes_itself else None
+        derived = set(_derived(self.sampler)) if self.sampler.tunes_itself else None
         return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=derived))
 
     @classmethod
@@ -233,39 +254,70 @@ class Plan(Record):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _sampler_of(value: Any) -> type[Sampler] | None:
-    """The kind of sampler that an entry means, if it is one."""
+_ANY_SAMPLER: TypeAdapter[Any] = TypeAdapter(AnySampler)
+
+
+def _sampler_of(value: Any) -> Sampler | None:
+    """The sampler that an entry means, if it is one; what is wrong with it is told when the plan is made."""
     if isinstance(value, Sampler):
-        return type(value)
-    return SAMPLERS.get(str(value.get("kind"))) if isinstance(value, dict) else None
+        return value
+    try:
+        return _ANY_SAMPLER.validate_python(value) if isinstance(value, dict) else None
+    except (ValidationError, InputError):
+        return None
 
 
-def _counting_draws(entries: dict[str, Any]) -> dict[str, Any]:
+def _derived(sampler: Sampler) -> tuple[str, ...]:
+    """The entries that follow from others in a plan whose sampler tunes itself."""
+    return _OF_STEPS if isinstance(sampler, Unison) else ("num_steps", "burn_in")
+
+
+def _counting_draws(entries: dict[str, Any], sampler: Sampler) -> dict[str, Any]:
     """The entries of a plan whose sampler tunes itself, with the numbers of steps that follow from them."""
-    kind = _sampler_of(entries["sampler"]).model_fields["kind"].default  # type: ignore[union-attr]
-    for name in _OF_STEPS:
+    for name in _derived(sampler):
         if name in entries:
-            raise PlanError(f"the sampler {kind} counts draws: take num_warmup and num_draws in place of '{name}'")
-    if entries.get("batch_size") is not None:
-        raise PlanError(
-            f"the sampler {kind} needs the gradients of all rows: leave out batch_size, or take a sampler for "
-            "minibatches (dula, sghmc)"
-        )
-    if entries.get("dtype") == "float32":
-        raise PlanError(f"the sampler {kind} needs double precision: leave out dtype, or set it to float64")
+            raise PlanError(
+                f"the sampler {sampler.kind} counts draws: take num_warmup and num_draws in place of '{name}'"
+            )
+    if isinstance(sampler, Unison):
+        _require_exact(entries, sampler)
     if entries.get("num_draws") is not None and entries.get("max_draws") is not None:
         raise PlanError("num_draws says how many draws there are: leave out max_draws, or num_draws")
-    warmup = entries.get("num_warmup")
-    full = {
-        **entries,
-        "dtype": "float64",
-        "num_chains": entries["num_chains"] if entries.get("num_chains") is not None else _NUM_CHAINS,
-        "num_warmup": _NUM_WARMUP if warmup is None else warmup,
-        "summation": entries.get("summation") or "tree",
-    }
+    full = {**_lengths(entries, sampler), "summation": entries.get("summation") or "tree"}
     if entries.get("num_draws") is None and entries.get("max_draws") is None:
         full["max_draws"] = _MAX_DRAWS
-    lengths = (full["num_warmup"], full.get("num_draws") or full.get("max_draws"))
+    lengths = (full["num_warmup"], full.get("num_draws") or full.get("max_draws"), full["store_every"])
     if all(isinstance(length, int) for length in lengths):
-        full["num_steps"], full["burn_in"] = sum(lengths), lengths[0]
+        full["num_steps"], full["burn_in"] = lengths[0] + lengths[1] * lengths[2], lengths[0]
     return full
+
+
+def _require_exact(entries: dict[str, Any], sampler: Sampler) -> None:
+    """Samplers in unison compute with all rows, in double precision."""
+    if entries.get("batch_size") is not None:
+        raise PlanError(
+            f"the sampler {sampler.kind} needs the gradients of all rows: leave out batch_size, or take a sampler "
+            "for minibatches (kinetic, langevin, dula, sghmc)"
+        )
+    if entries.get("dtype") == "float32":
+        raise PlanError(f"the sampler {sampler.kind} needs double precision: leave out dtype, or set it to float64")
+
+
+def _lengths(entries: dict[str, Any], sampler: Sampler) -> dict[str, Any]:
+    """The entries with the sampler's defaults; with fewer chains a warm-up by gossip needs more steps."""
+    usual = sampler.defaults
+
+    def given(name: str, otherwise: Any) -> Any:
+        return otherwise if entries.get(name) is None else entries[name]
+
+    chains = given("num_chains", usual.num_chains)
+    warmup = usual.num_warmup
+    if not isinstance(sampler, Unison) and isinstance(chains, int) and chains > 0:
+        warmup *= max(1, usual.num_chains // chains)
+    return {
+        **entries,
+        "dtype": given("dtype", "float64" if entries.get("batch_size") is None else "float32"),
+        "num_chains": chains,
+        "num_warmup": given("num_warmup", warmup),
+        "store_every": given("store_every", usual.store_every),
+    }

@@ -218,6 +218,11 @@ class Problem:
         """
         return self._stacked(self.shards, dtype, rows)
 
+    @property
+    def chains_apart(self) -> int:
+        """How many chains have data of their own; 0 if all have the same."""
+        return len(self.replicas or ())
+
     def stacked_replicas(self, dtype: Any, rows: int | None = None) -> Any:
         """The shards of every chain as arrays `(num_chains, num_agents, max rows, …)`, if chains have their own."""
         chains = [self._stacked(shards, dtype, rows) for shards in self.replicas or ()]
@@ -297,9 +302,17 @@ def _row_shapes(shard: Any, agent: int) -> tuple[Any, ...]:
         raise ProblemError(
             f"the shard of agent {agent} is empty: give every agent at least one row, or leave the agent out"
         )
-    return structure, tuple((np.shape(leaf)[1:], str(np.asarray(leaf).dtype)) for leaf in leaves)
+    names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(shard)]
+    return structure, tuple(
+        (name, np.shape(leaf)[1:], str(np.asarray(leaf).dtype)) for name, leaf in zip(names, leaves, strict=True)
+    )
 
 
 def _shown(shapes: tuple[Any, ...]) -> str:
-    structure, leaves = shapes
-    return f"{structure} of rows " + ", ".join(f"{dtype}{list(shape)}" for shape, dtype in leaves)
+    """The arrays of a shard in words: `2 arrays ([0]: float64, one number a row; [1]: int64, 3 numbers a row)`."""
+    leaves = [f"{name + ': ' if name else ''}{dtype}, {_entries(shape)} a row" for name, shape, dtype in shapes[1]]
+    return f"{len(leaves)} array{'s' * (len(leaves) > 1)} ({'; '.join(leaves)})"
+
+
+def _entries(shape: tuple[int, ...]) -> str:
+    return f"{' × '.join(map(str, shape))} numbers" if shape else "one number"

@@ -62,7 +62,22 @@ def test_json_for_machines(finished):
     summary = json.loads(done.stdout)
     assert summary["report"] == str(path / "report.html")
     assert summary["agents"][0]["sinkhorn"] > 0
-    assert done.stderr == ""
+    assert done.stderr == f"Warning: {summary['verdict']} What to do: {summary['remedy']}.\n"
+
+
+def test_what_has_not_converged_says_so_everywhere_and_what_to_do(finished):
+    """20,000 steps are a fiftieth of what this mixture takes: a chain that converged would be a miracle."""
+    path, done = finished
+    summary = json.loads((path / "summary.json").read_text())
+    assert summary["converged"] is False
+    assert summary["verdict"].startswith("Not converged: R-hat of theta_")
+    assert "steps in place of 20,000 (--steps)" in summary["remedy"]
+    assert summary["verdict"] in done.stdout
+    assert f"What to do: {summary['remedy']}." in done.stdout
+    assert f"Warning: {summary['verdict']}" in done.stderr
+    page = (path / "report.html").read_text()
+    assert "Not converged: R-hat of theta_" in page
+    assert "What to do: sample longer" in page
 
 
 def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):
@@ -212,6 +227,7 @@ def test_help_and_version_do_not_load_jax():
     assert "gmm" in call("experiments").stdout
 
 
+@pytest.mark.slow(reason="two commands in processes of their own")
 def test_a_compilation_cache_of_the_users_own_spoils_no_output(tmp_path):
     """On some processors XLA prints kilobytes for every program that it takes from such a cache."""
     environment = {

@@ -1,6 +1,7 @@
 """Networks from the command line: made, run, watched and reported as a user does."""
 
 import json
+import shutil
 import time
 
 import numpy as np
@@ -79,12 +80,24 @@ def test_a_stopped_network_leaves_checkpoints(tmp_path):
     while not all(node.get("round") for node in network_status(network, 0.5)):
         assert up.poll() is None, up.stderr.read_text()
         assert time.monotonic() < deadline
+    assert own_status(network, tmp_path / "site") > 0
     assert "stopping 3 nodes" in call("network", "down", network).stdout
     _, told = up.communicate(timeout=120)
     assert up.returncode == 130
     assert f"`consilience network up {network}` resumes them" in told
     assert {cs.Run(path).status["status"] for path in node_runs(network)} == {"interrupted"}
     assert "has not finished" in error_of("report", *node_runs(network))
+
+
+def own_status(network, site):
+    """The round that a site hears from its own node, with nothing but its own files: no operator's certificate."""
+    for name in ("agent-1.toml", "plan.toml", "authority.pem", "agent-1.pem", "agent-1.key"):
+        folder = "" if name in ("agent-1.toml", "plan.toml") else "certificates"
+        (site / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(network / folder / name, site / folder / name)
+    (one,) = json.loads(call("network", "status", site / "agent-1.toml", "--json").stdout)
+    assert one["agent"] == 1
+    return one["round"]
 
 
 def test_the_table_shows_rounds_rates_and_who_is_here():
@@ -104,6 +117,13 @@ def test_the_table_shows_rounds_rates_and_who_is_here():
     assert second.split() == ["1", "not", "here"]
 
 
+def test_the_table_says_how_nodes_ended_that_answer_no_more(capsys):
+    ended = {"complete": "done", "interrupted": "stopped", "failed": "failed", "running": "not here"}
+    print_network([{"agent": i, "here": False, "ended": status} for i, status in enumerate(ended)])
+    shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [words.strip() for _, words in shown] == list(ended.values())
+
+
 def test_the_table_of_nodes_in_unison_says_where_they_are(capsys):
     node = {
         "agent": 0, "here": True, "round": 1200, "num_rounds": 11000, "durable": 900, "done": False,
@@ -116,3 +136,7 @@ def test_the_table_of_nodes_in_unison_says_where_they_are(capsys):
     assert shown[1:] == [
         "0 sampling 1,200 11,000 900 yes 1✓ 2✗ 0", "1 warming up 300 11,000 900 no 1✓ 2✗ 0", "2 not here",
     ]  # fmt: skip
+    print_network([{**node, "present": [0]}, {**warming, "present": [0, 1]}, {"agent": 2, "here": False}])
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert shown[1].startswith("0 sampling for agent 0 only 1,200 ")
+    assert shown[2].startswith("1 warming up for agents 0, 1 only 300 ")

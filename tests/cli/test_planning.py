@@ -86,8 +86,8 @@ def test_suggest_gives_reasons_and_writes_a_plan_that_checks(here, monkeypatch):
     assert {finding.level for finding in check(plan, load_problem(plan))} == {"ok"}
     options = ["--proven", "--temperature", 0.5, "--out", "proven.toml", "--json"]
     both = json.loads(call("suggest", "plan.toml", "--allow", "mine", *options, cwd=here).stdout)
-    assert set(both) == {"practical", "proven"}
-    temperatures = {name: one["plan"]["sampler"]["temperature"] for name, one in both.items()}
+    assert set(both) == {"practical", "proven", "warm_up"}
+    temperatures = {name: both[name]["plan"]["sampler"]["temperature"] for name in ("practical", "proven")}
     assert temperatures == {"practical": 0.5, "proven": 1.0}  # the theorems are about 1
     proven = cs.Plan.load(here / "proven.toml")
     assert unmet_conditions(proven.graph, proven.sampler) == []

@@ -17,7 +17,7 @@ from consilience.engines.peers.agent_step import AgentStep
 from consilience.engines.peers.messages import Codec
 from consilience.engines.peers.node import Node
 from consilience.engines.simulate import Simulation
-from consilience.errors import ProblemError
+from consilience.errors import InputError, ProblemError
 from consilience.kernel.curvature import largest_curvature
 from consilience.predictive.draws import parameter_draws
 from consilience.theory import Potentials
@@ -169,6 +169,8 @@ def test_a_run_is_summarised_and_read_back(tmp_path):
     assert summary["agents"][0]["mean"][summary["parameters"].index("own.effect[2]")] is None
     assert (run.draws["scale"] > 0).all()
     np.testing.assert_allclose(run.draws["shares"].sum("shares_dim_0"), 1, rtol=1e-5)
+    with pytest.raises(InputError, match="there are none of agent 1: name one that is here"):
+        next(parameter_draws(run.draws.isel(agent=[0]), 1))  # as at site 0
     tree = next(parameter_draws(run.draws, 1))
     assert tree["own"]["effect"].shape[1:] == (3,)
     assert not np.isnan(tree["own"]["effect"]).any()

@@ -138,3 +138,31 @@ def test_nuts_says_who_takes_private_parameters():
     plan = cs.Plan(graph=cs.graphs.path(3), sampler=cs.nuts(), num_draws=10)
     with pytest.raises(PlanError, match=r"nuts does not take private parameters \(effect\): take hmc"):
         replicas_of(sites([3, 4, 5]), plan)
+
+
+def ages():
+    """Counts by a covariate of 20 to 90: two standard deviations of a weight away, a rate is exp(180)."""
+    rng = np.random.default_rng(0)
+    years = [rng.uniform(20, 90, 30) for _ in range(3)]
+    return cs.Problem(
+        log_likelihood=lambda w, rows: rows[1] * (w[0] + w[1] * rows[0]) - jnp.exp(w[0] + w[1] * rows[0]),
+        log_prior=lambda w: -0.5 * jnp.sum((w / 5) ** 2),
+        init=lambda key: jnp.zeros(2),
+        shards=[(age, rng.poisson(np.exp(-1 + 0.02 * age)).astype(float)) for age in years],
+    )
+
+
+def test_chains_start_where_no_agent_finds_the_density_absurd(monkeypatch):
+    """Finite is not enough: a fall from exp(180) spoils step size, mass and grid, or fits no grid at all."""
+    with jax.enable_x64(True):
+        plan = cs.Plan(graph=cs.graphs.path(3), sampler=cs.hmc(), num_warmup=20, num_draws=4, num_chains=4)
+
+        def started():
+            replicas = replicas_of(ages(), plan)
+            return replicas.moved(replicas.initial_state(), 0, 1)[0]
+
+        densities = np.asarray(started().log_density)
+        assert (densities > -1e7).all()
+        monkeypatch.setattr(NetworkSums, "far", lambda self, *positions: jnp.inf)
+        with pytest.raises(ProblemError, match="not finite where chain"):  # the control
+            started()

@@ -8,7 +8,7 @@ import pytest
 
 import consilience as cs
 from consilience.errors import RunError
-from consilience.experiments import EXPERIMENTS, mnist, mnist_report
+from consilience.experiments import EXPERIMENTS, classification, mnist, mnist_report
 from consilience.experiments.classification import read_predictions
 from consilience.models import mlp
 from consilience.sampling import reproduction
@@ -158,3 +158,61 @@ def test_reproduction_leaves_other_directories_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(RunError, match="holds no reproduction"):
         reproduction.reproduce(tmp_path, lambda plan: None, lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def corrected(few_images, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mnist") / "corrected"
+    start_series("mnist-kinetic", EXPERIMENTS["mnist-kinetic"].plans(num_steps=24), path, lambda plan: None)
+    return path
+
+
+def test_a_corrected_sampler_stands_beside_the_others(corrected):
+    page, runs = report_series(corrected).read_text(), series_runs(corrected)
+    rows = {row["run"]: row for row in json.loads((corrected / "summary.json").read_text())["results"]}
+    assert list(rows) == list(runs) == ["c-ula", "d-ula-5", "kinetic-5", "d-ula-5-skewed", "kinetic-5-skewed"]
+    assert rows["c-ula"]["pooled"] is None
+    for words in (
+        "held out",
+        "looked at once",
+        "worst agent",
+        "all draws",
+        "kinetic-5-skewed",
+        "Few labels at each agent",
+    ):
+        assert words in page, words
+    summary = runs["kinetic-5"].summary
+    labels, found = read_predictions(runs["kinetic-5"])["label"].to_numpy(), []
+    for agent in range(5):
+        found.append(classification.predictions(runs["kinetic-5"], mnist.network().logits, _test_inputs(), agent))
+    together = np.mean([one.probabilities for one in found], 0)
+    assert summary["pooled"]["accuracy"] == pytest.approx((together.argmax(1) == labels).mean())
+    assert rows["kinetic-5"]["pooled"] == summary["pooled"]
+
+
+def _test_inputs():
+    return mnist._images("mnist", "test").inputs
+
+
+def test_verdict_on_the_corrected_sampler_follows_the_numbers(corrected):
+    summaries = {name: run.summary for name, run in series_runs(corrected).items()}
+    experiment = EXPERIMENTS["mnist-kinetic"]
+    summaries["c-ula"]["accuracy_mean"] = 0.0
+    assert "as accurate as C-ULA" in experiment.verdict(summaries)
+    summaries["c-ula"]["accuracy_mean"] = 1.0
+    assert "less accurate than C-ULA" in experiment.verdict(summaries)
+    summaries["kinetic-5"]["accuracy_mean"] = summaries["kinetic-5-skewed"]["accuracy_mean"] + 0.0123
+    assert "cost the corrected sampler 1.23 points" in experiment.verdict(summaries)
+
+
+def test_settings_are_chosen_on_images_held_out_alone(few_images, tmp_path, monkeypatch):
+    experiment, images, seen = EXPERIMENTS["mnist-choice"], mnist._images, []
+    monkeypatch.setattr(mnist, "_images", lambda name, part: seen.append((name, part)) or images(name, part))
+    plans = experiment.plans(num_steps=24)
+    some = {name: plans[name] for name in ("c-ula-1e-05-1e-06", "kinetic-0.001-100", "kinetic-0.001-300")}
+    start_series("mnist-choice", some, tmp_path / "choice", lambda plan: None)
+    assert set(seen) == {("mnist", "train")}
+    summaries = {name: run.summary for name, run in series_runs(tmp_path / "choice").items()}
+    best = min(list(some)[1:], key=lambda name: summaries[name]["in_distribution"]["log_loss"])
+    assert f"with {best}." in report_series(tmp_path / "choice").read_text()
+    assert "log_loss" in summaries[best]["agents"][0]["in_distribution"]

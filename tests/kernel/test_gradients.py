@@ -33,7 +33,11 @@ def by_hand(problem, agent, w, rows, weights, scale):
 
 
 @pytest.mark.parametrize("per_chain", [False, True])
-@pytest.mark.parametrize("few", [8, 0], ids=["a lane for each row", "side by side"])
+@pytest.mark.parametrize(
+    "few",
+    [pytest.param(8, marks=pytest.mark.slow(reason="many programs to compile")), 0],
+    ids=["a lane for each row", "side by side"],
+)
 def test_agents_of_different_lengths_have_their_own_potentials(per_chain, few, monkeypatch):
     monkeypatch.setattr(kernel_gradients, "_FEW_PARAMETERS", few)
     with jax.enable_x64(True):

@@ -5,7 +5,7 @@ from consilience.engines.simulate import Simulation
 from consilience.errors import UnstableError
 from consilience.experiments import EXPERIMENTS
 from consilience.kernel.curvature import largest_curvature
-from consilience.planning.checks import check, require_stable
+from consilience.planning.checks import check, require_stable, revealed
 from consilience.theory import GaussianNetwork
 from tests.gaussian import regression
 
@@ -83,3 +83,34 @@ def _eigenvalues(matrix):
     import numpy as np
 
     return np.linalg.eigvalsh(matrix)
+
+
+@pytest.mark.parametrize(("sampler", "readable"), [
+    (cs.kinetic(), True), (cs.langevin(), False), (cs.langevin(noise="common"), True), (cs.dula(0.01, 0.2), False),
+])  # fmt: skip
+def test_what_messages_and_sums_reveal_is_said(sampler, readable):
+    length = {} if sampler.tunes_itself else {"num_steps": 10}
+    found = {one.topic: one for one in revealed(cs.Plan(graph=cs.graphs.ring(4), sampler=sampler, **length))}
+    assert ("messages" in found) == readable
+    assert not readable or "without noise" in found["messages"].message
+    assert ("masks" in found) == sampler.tunes_itself
+    if sampler.tunes_itself:
+        assert revealed(cs.Plan(graph=cs.graphs.path(2), sampler=sampler))[-1].level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "level"),
+    [
+        (cs.kinetic(), "ok"),
+        (cs.langevin(control_variates=False), "warning"),
+        (cs.kinetic(0.1, 2, whitening="none"), "warning"),
+    ],
+    ids=["found", "turned off", "without a warm-up"],
+)
+def test_minibatches_without_control_variates_are_warned_about(sampler, level):
+    lengths = {"num_draws": 10} if sampler.tunes_itself else {"num_steps": 10}
+    plan = cs.Plan(graph=cs.graphs.path(3), sampler=sampler, batch_size=4, **lengths)
+    assert [found.level for found in check(plan) if found.topic == "minibatches"] == [level]
+    assert plan.has_control_variates == (level == "ok")
+    whole = cs.Plan(graph=cs.graphs.path(3), sampler=sampler, **lengths)
+    assert not [found for found in check(whole) if found.topic == "minibatches"]

@@ -25,7 +25,7 @@ def test_a_model_with_too_many_shared_parameters_is_refused_with_the_remedy():
             init=lambda key: {"w": jnp.zeros(shared), "z": jnp.zeros(3000)}, **entries,
         )  # fmt: skip
 
-    with pytest.raises(PlanError, match=r"4,000 shared parameters.*cs\.dula"):
+    with pytest.raises(PlanError, match=r"4,000 shared parameters.*cs\.kinetic"):
         default_plan(of_size(1000), cs.graphs.path(2))
     own = {"private": ("z",), "log_private": lambda p: 0.0}
     assert default_plan(of_size(MOST_SHARED, **own), cs.graphs.path(2)).sampler == cs.hmc()

@@ -2,7 +2,10 @@
 
 import itertools
 
-from consilience.runs.convergence import looks, shortcomings, verdict, warnings_of
+import pytest
+
+import consilience as cs
+from consilience.runs.convergence import looks, remedy, shortcomings, verdict, warnings_of
 
 
 def row(parameter="w", rhat=1.001, ess=1000.0, **more):
@@ -45,3 +48,41 @@ def test_warnings_come_with_a_remedy():
     assert "0.20" in energy
     assert "50 %" in depth
     assert "max_depth" in depth
+
+
+def test_agents_that_disagree_have_not_converged():
+    assert shortcomings([row()], across={"w": 1.004, "z": None}) == []
+    (reason,) = shortcomings([row()], across={"w": 1.004, "v": 1.2, "z": None})
+    assert reason == "agents disagree about v: R-hat across agents is 1.2, 1.01 at most is wanted"
+
+
+GRAPH = cs.graphs.ring(3)
+STEPS = cs.Plan(graph=GRAPH, sampler=cs.dula(1e-3, 0.2), num_steps=1000)
+
+
+@pytest.mark.parametrize(
+    ("plan", "rows", "words"),
+    [
+        (STEPS, [row(ess=40.0)], "about 12,000 steps"),
+        (
+            STEPS,
+            [row(ess=0.1)],
+            "far too few or too small",
+        ),
+        (STEPS.replace(batch_size=2), [row(ess=9.0)], "kinetic"),
+        (cs.Plan(graph=GRAPH, sampler=cs.nuts(), num_draws=100), [row(ess=40.0)], "leave out --draws"),
+        (cs.Plan(graph=GRAPH, sampler=cs.nuts()), [row(ess=40.0)], "more draws than 10,000 (--max-draws)"),
+    ],
+)
+def test_a_remedy_is_for_the_plan_that_was_followed(plan, rows, words):
+    assert words in remedy(plan, rows, 0.0, False)
+
+
+def test_a_remedy_speaks_of_divergences_and_of_agents_that_disagree():
+    plan = STEPS
+    both = remedy(plan, [row(ess=40.0)], 0.2, True)
+    assert "--target-acceptance" in both
+    assert "bring agents together" in both
+    neither = remedy(plan, [row(ess=40.0)], 0.0, False)
+    assert "--target-acceptance" not in neither
+    assert "bring agents together" not in neither

@@ -106,13 +106,13 @@ def test_files_hold_the_same_rows(unison):
 
 
 def test_a_large_model_by_gossip_says_what_is_described(tmp_path, monkeypatch):
-    monkeypatch.setattr("consilience.runs.posterior._MOST_ROWS", 5)
+    monkeypatch.setattr("consilience.runs.posterior.MOST_ROWS", 5)
     monkeypatch.setattr("consilience.runs.posterior.MOST_CHOSEN", 2)
     draws = {"w": np.random.default_rng(0).normal(size=(2, 2, 20, 2))}
     problem = visits(kind="number")
     run = made_run(tmp_path / "run", problem, gossip_plan(2, 20), draws)
     assert len(run.rows()) == 2
-    monkeypatch.setattr("consilience.runs.posterior._MOST_ROWS", 3)
+    monkeypatch.setattr("consilience.runs.posterior.MOST_ROWS", 3)
     monkeypatch.setattr("consilience.runs.posterior.MOST_CHOSEN", 1)
     assert [row["parameter"] for row in cs.Run(run.path).rows(by_agent=True)] == ["w[0]", "w[0]"]
 

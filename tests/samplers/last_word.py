@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 
-from consilience.samplers import Finding, Leaf, SpeaksLast, Suggestion
+from consilience.samplers import Finding, Leaf, Mixing, SpeaksLast, Suggestion
 from consilience.samplers.arrays import square_root, tree_map
 
 
@@ -42,8 +42,8 @@ class LastWord(SpeaksLast):
         )
         return tree_map(lambda w, v: w + step * v, state.position, momentum), momentum
 
-    def mix(self, message, disagreement, coefficients):
-        return tree_map(lambda m, d: m - self.pull * d, message, disagreement)
+    def mixing(self, graph, coefficients):
+        return Mixing(self.pull)
 
     def step(self, state, gradient, message, mixed, coefficients, noise):
         return State(mixed[0], mixed[1], state.count + 1)

@@ -18,11 +18,25 @@ CONSTRUCTORS = {
         "cold": lambda: cs.sghmc(0.05, 0.2, friction=1.5, temperature=0.3),
         "settled": lambda: cs.sghmc(0.05, 0.2, friction=2.0),
     },
+    "kinetic": {
+        "one exchange": lambda: cs.kinetic(0.2, 1, whitening="none"),
+        "three exchanges": lambda: cs.kinetic(0.3, 3, friction=1.5, whitening="none"),
+        "common noise": lambda: cs.kinetic(0.2, 2, noise="common", whitening="none"),
+        "cold": lambda: cs.kinetic(0.2, 2, temperature=0.3, whitening="none"),
+    },
+    "langevin": {
+        "one exchange": lambda: cs.langevin(0.02, 1, whitening="none"),
+        "three exchanges": lambda: cs.langevin(0.02, 3, whitening="none"),
+        "common noise": lambda: cs.langevin(0.02, 2, noise="common", whitening="none"),
+        "cold": lambda: cs.langevin(0.02, 2, temperature=0.3, whitening="none"),
+    },
 }
-"""Samplers by gossip."""
+"""Samplers by gossip, with numbers for the model's own coordinates."""
 TUNED = {
     "nuts": {"plain": lambda: cs.nuts(), "dense": lambda: cs.nuts(0.9, mass="dense", max_depth=8)},
     "hmc": {"plain": lambda: cs.hmc(), "careful": lambda: cs.hmc(0.95)},
 }
 """Samplers in unison."""
 MADE = {f"{name}, {how}": make for name, ways in CONSTRUCTORS.items() for how, make in ways.items()}
+WITHOUT_NUMBERS = {"kinetic": lambda: cs.kinetic(), "langevin": lambda: cs.langevin()}
+"""Samplers by gossip that find their numbers in a warm-up."""

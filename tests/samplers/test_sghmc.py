@@ -89,7 +89,7 @@ def test_what_is_wrong_is_told():
 def test_its_own_choice_is_stable_and_agents_agree(relaxation):
     """The excess variance that it promises is the one of the exact law, for agents with flat potentials."""
     graph, landscape = cs.graphs.path(4), Landscape(2.0, 6.0, "made up", relaxation)
-    sampler, reasons = SGHMC.suggest(landscape, graph, 10_000)
+    sampler, reasons, _ = SGHMC.suggest(landscape, graph, 10_000)
     assert all(finding.level == "ok" for finding in sampler.findings(graph, 10_000, 2.0))
     last = float(sampler.step_size(9_999))
     constant = cs.sghmc(last, sampler.consensus, sampler.friction)

@@ -11,7 +11,7 @@ import pytest
 
 import consilience as cs
 from consilience.kernel.network_sums import NetworkSums
-from consilience.samplers.transitions.adaptation import first_adaptation
+from consilience.samplers.transitions.adaptation import first_adaptation, mass_matrix_adaptation, shrunk
 from consilience.samplers.transitions.replica import Keys, Replica, evaluate_chains
 from tests.gaussian import regression
 from tests.statistical import rejects_moments, rejects_uniform
@@ -19,6 +19,34 @@ from tests.unison import mixed_moments, normal_posterior, replicas_of, sampled
 
 SIZES = [3, 300, 10, 40, 25, 7, 90]
 NOISE = 25.0
+
+
+def test_the_mass_keeps_correlations_between_parameters_of_small_units():
+    """An intercept and the slope of a calendar year: correlated but for 3e-6, the slope's sd 1e-2.
+
+    With the covariance of 2,000 draws the posterior's condition number in the mass's coordinates is 1; what shrinking
+    makes of it is checked. BlackJAX's rule, which is Stan's, is the control: it has 1e-3 for every parameter.
+    """
+    scale = np.diag([20.0, 0.01])
+    exact = scale @ np.array([[1, -1 + 3e-6], [-1 + 3e-6, 1]]) @ scale
+    draws = np.random.default_rng(0).normal(size=(2000, 2)) @ np.linalg.cholesky(exact).T
+    begin, update, final = mass_matrix_adaptation(False)
+
+    with jax.enable_x64(True):
+        state, _ = jax.lax.scan(lambda carry, draw: (update(carry, draw), None), begin(2), jnp.asarray(draws))
+        ours, theirs = shrunk(state.wc_state), final(state).inverse_mass_matrix
+
+    def condition(inverse_mass):
+        values = np.linalg.eigvals(np.linalg.solve(inverse_mass, exact)).real
+        return values.max() / values.min()
+
+    assert condition(ours) < 3
+    assert condition(theirs) > 300
+
+
+def test_the_mass_of_what_has_not_moved_is_finite():
+    state = mass_matrix_adaptation(True)[0](3)
+    assert bool((shrunk(state.wc_state) > 0).all())
 
 
 def barbell(sampler, **entries):

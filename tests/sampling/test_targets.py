@@ -4,7 +4,7 @@ import pytest
 
 import consilience as cs
 from consilience.errors import PlanError
-from consilience.sampling.targets import Wishes, main_plan
+from consilience.sampling.targets import Wishes, main_plan, plans_for
 
 SHARED, OWN = "tests.sampling.test_targets:shared", "tests.sampling.test_targets:own"
 NUTS = cs.Plan(problem="gmm", graph=cs.graphs.ring(5), sampler=cs.nuts(), num_draws=50, seed=3)
@@ -83,13 +83,28 @@ def test_plan_files_change_their_sampler_and_length(tmp_path):
         main_plan(str(tmp_path / "nuts.toml"), Wishes(sampler="dula"))
 
 
+def test_repetitions_have_as_many_steps_with_a_sampler_that_warms_up():
+    """Each chain has data of its own, so they never converge to one law."""
+    plan = main_plan("a9a", Wishes(num_agents=10, sampler="kinetic", entries={"num_chains": 3})).plan
+    assert (plan.num_draws * plan.store_every, plan.num_chains, plan.stops_itself) == (2600, 3, False)
+    assert main_plan("a9a", Wishes(num_agents=10, sampler="kinetic", entries={"max_draws": 500})).plan.stops_itself
+
+
+@pytest.mark.parametrize("kind", ["kinetic", "langevin", "nuts"])
+def test_auto_never_swaps_a_sampler_that_warms_up_by_itself(kind, tmp_path):
+    found = main_plan(SHARED, Wishes(num_agents=3, sampler=kind, auto=True))
+    assert (found.plan.sampler.kind, found.plan.sampler.tunes_itself, found.reasons) == (kind, True, ())
+    (tmp_path / "own.toml").write_text(found.plan.to_toml())
+    wishes = Wishes(auto=True, allow=[SHARED.split(":")[0]])
+    assert main_plan(str(tmp_path / "own.toml"), wishes).plan == found.plan
+
+
 @pytest.mark.parametrize(
     ("target", "wishes", "words"),
     [
         (SHARED, {"num_steps": 5, "entries": {"num_draws": 9}}, "--draws is for samplers that tune themselves"),
         (SHARED, {"num_steps": 5}, "--steps and --step-size"),
         (SHARED, {"sampler": "nuts", "num_steps": 5}, "in place of --steps take --warmup and --draws"),
-        (SHARED, {"sampler": "hmc", "auto": True}, "hmc tunes itself: leave out --auto"),
         (SHARED, {"sampler": "nuts", "entries": {"batch_size": 2}}, "leave out --batch-size"),
         (SHARED, {"sampler": "nuts", "entries": {"dtype": "float32"}}, "needs double precision"),
         (SHARED, {"sampler": "nuts", "numbers": {"friction": 2}}, "--friction is not for the sampler nuts"),
@@ -101,3 +116,25 @@ def test_what_does_not_go_together_is_refused_with_a_remedy(target, wishes, word
     with pytest.raises(PlanError) as error:
         resolved(target, **wishes)
     assert words in str(error.value)
+
+
+def test_an_experiment_shows_a_wished_sampler_beside_its_own():
+    plans = {
+        name: one.plan for name, one in plans_for("mnist", Wishes(sampler="kinetic", entries={"seed": 3})).items()
+    }
+    assert list(plans) == ["c-ula", "d-ula-5", "kinetic-5", "d-ula-5-skewed", "kinetic-5-skewed"]
+    assert {plan.seed for plan in plans.values()} == {3}
+    assert len({plan.num_steps * plan.batch_size * plan.num_agents for plan in plans.values()}) == 1
+    assert {name: plan.sampler.kind for name, plan in plans.items() if "kinetic" in name} == dict.fromkeys(
+        ("kinetic-5", "kinetic-5-skewed"), "kinetic"
+    )
+    one = main_plan("mnist", Wishes(sampler="kinetic", num_agents=3, num_steps=70)).plan
+    assert (one.problem, one.num_agents, one.num_steps, one.sampler.tunes_itself) == ("mnist-even", 3, 70, False)
+
+
+def test_who_counts_draws_gets_a_sampler_that_tunes_itself():
+    for target in ("mnist", "mnist-kinetic"):
+        wishes = Wishes(sampler="kinetic", num_agents=3, entries={"num_warmup": 400})
+        assert main_plan(target, wishes).plan.sampler.tunes_itself
+    auto = main_plan("mnist", Wishes(sampler="kinetic", num_agents=3, auto=True)).plan.sampler
+    assert (auto.kind, auto.tunes_itself) == ("kinetic", True)

@@ -5,6 +5,7 @@ The library is imported inside the commands, so that `--help` does not wait for 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consilience.cli.options import CheckpointSeconds, Data, Json, Out, Target, default_path, takes_plan
+from consilience.cli.page import Open, Page, Port, page_of
 from consilience.cli.processes import Coordinator, Devices, JoinSeconds, ModelDevices, NumProcesses, ProcessId
+from consilience.cli.yardstick import Budget, Methods, Posteriors, Quick, Splits
 
 if TYPE_CHECKING:
     from consilience.sampling.targets import Resolved, Wishes
@@ -73,17 +76,31 @@ def run(
     process_id: ProcessId = None,
     join_seconds: JoinSeconds = None,
     checkpoint_seconds: CheckpointSeconds = 10.0,
+    posterior: Posteriors = None,
+    method: Methods = None,
+    split: Splits = None,
+    budget: Budget = None,
+    quick: Quick = False,
+    page: Page = False,
+    port: Port = None,
+    open_browser: Open = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Sample a posterior over a network of agents, and report."""
-    from consilience.cli import processes
+    from consilience.cli import processes, yardstick
+
+    if target == yardstick.NAME:
+        asked = yardstick.Asked(posterior, method, split, budget, quick)
+        yardstick.run(asked, wishes, engine == EngineName.SIMULATE, out, as_json)
+        return
+    yardstick.refuse_elsewhere(target, posterior=posterior, method=method, split=split, budget=budget, quick=quick)
 
     with processes.joined(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
         from consilience.cli import display, network_display
         from consilience.sampling.engines import Task
         from consilience.sampling.series import start_series
-        from consilience.sampling.targets import main_plan, plans_for
+        from consilience.sampling.targets import main_plan, meant, plans_for
 
         chosen, path = processes.engine_for(engine, devices, model_devices), out or default_path(target)
         chosen.require_room(path)
@@ -98,20 +115,21 @@ def run(
         if first and not as_json:
             display.print_reasons(resolved.values())
         plans = {name: one.plan for name, one in resolved.items()}
-        with (
-            display.Display(quiet=as_json or not first) as screen,
-            network_display.network_table(quiet=as_json or not one_network) as show_nodes,
-        ):
-            if len(plans) > 1:
-                chosen.require_series()
-                start_series(target, plans, path, screen.follow)
-            else:
-                (plan,) = plans.values()
-                follow = None if one_network else screen.follow(plan)
-                files = tuple(wishes.data)
-                chosen.run(Task(path, plan, None, follow, checkpoint_seconds, True, show_nodes, files))
-        if first:
-            _finish(path, as_json)
+        with page_of(path, page, port, open_browser) if first else contextlib.nullcontext():
+            with (
+                display.Display(quiet=as_json or not first) as screen,
+                network_display.network_table(quiet=as_json or not one_network) as show_nodes,
+            ):
+                if len(plans) > 1:
+                    chosen.require_series()
+                    start_series(meant(target, wishes)[0], plans, path, screen.follow)
+                else:
+                    (plan,) = plans.values()
+                    follow = None if one_network else screen.follow(plan)
+                    files = tuple(wishes.data)
+                    chosen.run(Task(path, plan, None, follow, checkpoint_seconds, True, show_nodes, files))
+            if first:
+                _finish(path, as_json)
 
 
 def resume(
@@ -126,8 +144,12 @@ def resume(
     checkpoint_seconds: CheckpointSeconds = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Continue a run (or a series) that was interrupted; a run on a mesh also with other devices or processes."""
-    from consilience.cli import processes
+    """Continue a run, a series or a table that was interrupted; on a mesh also with other devices or processes."""
+    from consilience.cli import processes, yardstick
+
+    if yardstick.is_table(path):
+        yardstick.resume(path, as_json)
+        return
 
     engine = processes.engine_of(path)
     with processes.joined(engine, devices, path, coordinator, num_processes, process_id, join_seconds):
@@ -174,11 +196,14 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Redraw the report of a run from its directory; of several nodes' directories, that of the whole network."""
-    from consilience.cli import display, result_display
+    from consilience.cli import display, result_display, yardstick
     from consilience.deployment.merging import merge
     from consilience.sampling.run import Run
 
     path = paths[0]
+    if yardstick.is_table(path):
+        yardstick.report(path, as_json)
+        return
     if len(paths) > 1:
         path = out or paths[0].parent / "whole"
         with display.Display(quiet=as_json or form != TableForm.TABLE):
@@ -189,6 +214,7 @@ def report(
         _finish(path, as_json, every)
         return
     rows = Run(path).rows(by_agent=by_agent)
+    result_display.warn_unless_converged(Run(path).summary)
     if form == TableForm.CSV:
         from consilience.runs.row_files import as_csv
 
@@ -201,13 +227,15 @@ def report(
 
 def experiments(as_json: Json = False) -> None:
     """List the experiments that `run` knows by name."""
-    from consilience.cli import display
+    from consilience.cli import display, yardstick
     from consilience.experiments import EXPERIMENTS
 
     if as_json:
-        typer.echo(json.dumps({name: found.title for name, found in EXPERIMENTS.items()}, indent=2))
+        titles = {name: found.title for name, found in EXPERIMENTS.items()}
+        typer.echo(json.dumps({**titles, yardstick.NAME: yardstick.TITLE}, indent=2))
     else:
         display.print_experiments(EXPERIMENTS)
+        typer.echo(f"  {yardstick.NAME}: {yardstick.TITLE}")
 
 
 def _finish(path: Path, as_json: bool, every: bool = False) -> None:
@@ -221,5 +249,6 @@ def _finish(path: Path, as_json: bool, every: bool = False) -> None:
     summary = read_json(path / "summary.json")
     if as_json:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
+        result_display.warn_unless_converged(summary)
     else:
         result_display.print_result(summary, page, every)

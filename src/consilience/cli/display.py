@@ -136,7 +136,7 @@ def _place(plan: Plan, step: Step) -> dict[str, Any]:
     if step.step < plan.burn_in:
         words = f"warming up, {step.step:,} of {plan.burn_in:,}"
         return {"completed": step.step, "total": plan.burn_in, "rate": words}
-    drawn = step.step - plan.burn_in
+    drawn = (step.step - plan.burn_in) // plan.store_every
     if not plan.stops_itself:
         return {"completed": drawn, "total": plan.num_draws, "rate": f"{drawn:,} of {plan.num_draws:,} draws"}
     mixed = step.metrics.get("worst_rhat", RHAT_GOAL) <= RHAT_GOAL
@@ -163,7 +163,8 @@ def length_of(plan: Plan) -> str:
         return f"{plan.num_steps:,} steps of {plan.sampler.kind}"
     draws = f"{plan.num_draws:,} draws" if plan.num_draws else f"until converged (at most {plan.max_draws:,} draws)"
     chains = f"{plan.num_chains} chain{'s' if plan.num_chains > 1 else ''}"
-    return f"{plan.sampler.method(plan.num_agents)}, {chains}, {plan.num_warmup:,} moves of warm-up, then {draws}"
+    warmup = f"{plan.num_warmup:,} moves" if plan.is_unison else f"at most {plan.num_warmup:,} steps"
+    return f"{plan.sampler.method(plan.num_agents)}, {chains}, {warmup} of warm-up, then {draws}"
 
 
 @contextmanager
@@ -187,9 +188,9 @@ def print_suggestions(suggestions: Sequence[SuggestedPlan], why_not: str = "") -
 
 def print_reasons(plans: Iterable[Resolved]) -> None:
     """The numbers that were chosen for plans, with the reasons; nothing of those that had their own."""
-    for plan, reasons in plans:
-        if reasons:
-            _print_reasons("", plan, reasons)
+    for one in plans:
+        if one.reasons:
+            _print_reasons("", one.plan, one.reasons)
 
 
 def _print_reasons(title: str, plan: Plan, reasons: Sequence[str]) -> None:
@@ -268,8 +269,12 @@ def wide_console() -> Console:
 
 
 def print_table(shown: tables.Table) -> None:
-    """Print a table."""
-    wide_console().print(_rich(shown))
+    """Print a table; one that is wider than the terminal in parts, so that nothing is cut off."""
+    console = wide_console()
+    for number, part in enumerate(tables.in_parts(shown, console.width)):
+        if number:
+            console.print()
+        console.print(_rich(part))
 
 
 def _rich(shown: tables.Table) -> Table:

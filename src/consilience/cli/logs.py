@@ -12,7 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any
+
+from consilience.runs.files import disk_errors
 
 _REFUSAL = re.compile(r"zenoh_link_\w+::\w+: (?P<reason>.+?)(: verification time.*)?(\. Hint: .*)?$")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -56,6 +59,15 @@ def log_to_stderr(agent: int | None, as_json: bool) -> None:
         logging.getLogger(name).propagate = False
     logging.getLogger("consilience.peers").setLevel(logging.INFO)
     logging.captureWarnings(as_json)
+
+
+def log_to_file(path: Path, agent: int) -> None:
+    """Keep a node's log in a file too, for its page."""
+    with disk_errors(path):
+        path.parent.mkdir(exist_ok=True)
+        handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(JsonLines(agent))
+    logging.getLogger("consilience.peers").addHandler(handler)
 
 
 @contextlib.contextmanager

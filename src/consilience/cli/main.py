@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli import answers, codebook, commands, data, network, planning
+from consilience.cli import answers, codebook, commands, data, network, page, planning
 from consilience.deployment.supervision import is_child
 from consilience.errors import ConsilienceError, InputError, Interrupted
 from consilience.version import __version__
@@ -20,29 +20,42 @@ if "JAX_COMPILATION_CACHE_DIR" in os.environ and not is_child():
 
 _UsageError: Any = typer.BadParameter.__base__  # what the parser raises for any wrong option
 
+_TRY = """Three to try, a minute or less each:
+
+[bold]consilience run gmm --agents 5 --sampler nuts[/]   five agents sample the paper's mixture
+
+[bold]consilience check gmm[/]   is its plan stable, and inside the theorems?
+
+[bold]consilience experiments[/]   what else `run` knows by name; your own: run MODULE:ATTRIBUTE"""
+
 app = typer.Typer(
     name="consilience",
     help="Bayesian learning without a centre: agents that keep their data sample one posterior.",
+    epilog=_TRY,
+    rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(commands.run)
-app.command("resume")(commands.resume)
-app.command("report")(commands.report)
-app.command("predict")(answers.predict)
-app.command("compare")(answers.compare)
-app.command("reproduce")(commands.reproduce)
-app.command("check")(planning.check)
-app.command("theory")(planning.theory)
-app.command("suggest")(planning.suggest)
-app.command("node")(network.node)
-app.add_typer(network.app, name="network")
-app.add_typer(planning.mesh, name="mesh")
-app.add_typer(data.app, name="data")
-app.add_typer(codebook.app, name="codebook")
-app.command("experiments")(commands.experiments)
+_SAMPLE, _DEPLOY, _UNDERSTAND, _DATA = "Sample", "Deploy", "Understand", "Data"
+
+app.command("run", rich_help_panel=_SAMPLE)(commands.run)
+app.command("resume", rich_help_panel=_SAMPLE)(commands.resume)
+app.command("reproduce", rich_help_panel=_SAMPLE)(commands.reproduce)
+app.command("experiments", rich_help_panel=_SAMPLE)(commands.experiments)
+app.add_typer(network.app, name="network", rich_help_panel=_DEPLOY)
+app.command("node", rich_help_panel=_DEPLOY)(network.node)
+app.add_typer(planning.mesh, name="mesh", rich_help_panel=_DEPLOY)
+app.command("watch", rich_help_panel=_UNDERSTAND)(page.watch)
+app.command("check", rich_help_panel=_UNDERSTAND)(planning.check)
+app.command("suggest", rich_help_panel=_UNDERSTAND)(planning.suggest)
+app.command("theory", rich_help_panel=_UNDERSTAND)(planning.theory)
+app.command("report", rich_help_panel=_UNDERSTAND)(commands.report)
+app.command("predict", rich_help_panel=_UNDERSTAND)(answers.predict)
+app.command("compare", rich_help_panel=_UNDERSTAND)(answers.compare)
+app.add_typer(data.app, name="data", rich_help_panel=_DATA)
+app.add_typer(codebook.app, name="codebook", rich_help_panel=_DATA)
 
 
 def _version(wanted: bool) -> None:

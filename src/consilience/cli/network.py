@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from consilience.cli.options import Json, takes_plan
+from consilience.cli.page import Open, Page, Port, page_of
 
 if TYPE_CHECKING:
     from consilience.sampling.targets import Wishes
@@ -26,6 +28,9 @@ def _before() -> None:
 
 
 NodeFile = Annotated[Path, typer.Argument(help="The node's file, made by `network init`.")]
+Asked = Annotated[
+    Path, typer.Argument(help="The network's directory; or a node's file, which asks that node alone, at its site.")
+]
 Directory = Annotated[Path, typer.Argument(help="The network's directory, made by `network init`.")]
 Experiment = Annotated[
     str | None, typer.Option("--experiment", help="An experiment, PLAN.toml, or module:attribute.")
@@ -62,10 +67,21 @@ OnImplausible = Annotated[
 ]
 
 
-def node(path: NodeFile, as_json: Json = False) -> None:
+RelayJson = Annotated[bool, typer.Option("--json", help="Log a JSON object a line on standard error.")]
+LogJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Log a JSON object a line on standard error; at the end the summary on standard output."
+    ),
+]
+
+
+def node(
+    path: NodeFile, page: Page = False, port: Port = None, open_browser: Open = False, as_json: LogJson = False
+) -> None:
     """Run one agent of a network, beside its data; started again, it resumes where it was."""
-    from consilience.cli import display
-    from consilience.cli.logs import log_to_stderr, refusals_logged
+    from consilience.cli import display, result_display
+    from consilience.cli.logs import log_to_file, log_to_stderr, refusals_logged
     from consilience.engines.peers import require_packages
     from consilience.engines.peers.settings import NodeSettings
 
@@ -75,10 +91,20 @@ def node(path: NodeFile, as_json: Json = False) -> None:
 
     settings = NodeSettings.load(path)
     log_to_stderr(settings.agent, as_json)
-    with contextlib.nullcontext() if as_json else display.Display(quiet=True), refusals_logged():
-        run_node(settings)
-        page = Run(settings.run).report()
-    typer.echo(f"Report: {page}")
+    with page_of(path, page, port, open_browser):
+        if page:
+            log_to_file(path.resolve().parent / "logs" / f"agent-{settings.agent}.log", settings.agent)
+        with contextlib.nullcontext() if as_json else display.Display(quiet=True), refusals_logged():
+            run_node(settings, alone=True)
+            run = Run(settings.run)
+            written = run.report()
+        if as_json:
+            typer.echo(json.dumps({**run.summary, "run": str(run.path), "report": str(written)}, indent=2))
+            if run.summary.get("converged") is False:
+                told = run.summary["verdict"], run.summary.get("remedy", "")
+                logging.getLogger("consilience").warning("%s What to do: %s.", *told)
+        else:
+            result_display.print_result(run.summary, written)
 
 
 @app.command()
@@ -104,7 +130,7 @@ def init(
     target = study or experiment
     if target is None or (study and experiment):
         raise NetworkError("say what the network samples, with --experiment or with --study: one of them")
-    plan, found = main_plan(target, wishes)
+    plan, found, _ = main_plan(target, wishes)
     if not plan.says_problem:
         raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
     files = make_network(
@@ -123,7 +149,7 @@ def init(
 
 
 @app.command()
-def relay(path: RelayFile, as_json: Json = False) -> None:
+def relay(path: RelayFile, as_json: RelayJson = False) -> None:
     """Pass messages on between nodes that can only connect outwards, until it is stopped."""
     import signal
     import threading
@@ -140,24 +166,27 @@ def relay(path: RelayFile, as_json: Json = False) -> None:
 
 
 @app.command()
-def up(path: Directory, restart: Restart = False) -> None:
+def up(
+    path: Directory, restart: Restart = False, page: Page = False, port: Port = None, open_browser: Open = False
+) -> None:
     """Run all nodes of a network on this machine, as processes of their own, with one live table; then report."""
     from consilience.cli import display, network_display, result_display
     from consilience.deployment.local_network import merge_network
     from consilience.deployment.processes import start_network
     from consilience.sampling.run import Run
 
-    with network_display.network_table() as show:
-        start_network(path, show, restart=restart)
-    with display.Display(quiet=True):
-        whole = Run(merge_network(path).path)
-        page = whole.report()
-    result_display.print_result(whole.summary, page)
+    with page_of(path, page, port, open_browser):
+        with network_display.network_table() as show:
+            start_network(path, show, restart=restart)
+        with display.Display(quiet=True):
+            whole = Run(merge_network(path).path)
+            written = whole.report()
+        result_display.print_result(whole.summary, written)
 
 
 @app.command()
-def status(path: Directory, as_json: Json = False) -> None:
-    """Ask every node of a network how far it is."""
+def status(path: Asked, as_json: Json = False) -> None:
+    """Ask every node of a network how far it is; a site asks its own."""
     from consilience.cli import network_display
     from consilience.deployment.processes import network_status
 

@@ -63,18 +63,25 @@ def _network(nodes: Sequence[Mapping[str, Any]], rates: Mapping[int, float] | No
         table.add_column(title, justify="left" if title in ("", "neighbours") else "right")
     for one in nodes:
         if not one["here"]:
-            table.add_row(str(one["agent"]), "[dim]not here[/]")
+            table.add_row(str(one["agent"]), f"[dim]{_ENDED.get(one.get('ended', ''), 'not here')}[/]")
             continue
         neighbours = " ".join(f"{number}{'✓' if up else '✗'}" for number, up in one["neighbours"].items())
         rate = [f"{rates[one['agent']]:,.0f}" if one["agent"] in rates else "–"] if rates is not None else []
-        done = _of_replica(one, rate) if in_unison else _of_walker(one, rate)
+        done = _of_replica(one, rate, len(nodes)) if in_unison else _of_walker(one, rate)
         table.add_row(str(one["agent"]), *done, neighbours, str(one["messages"]["rejected"]))
     return table
 
 
-def _of_replica(one: Mapping[str, Any], rate: Sequence[str]) -> list[str]:
-    """Where a node in unison is: moves count the warm-up's too."""
+_ENDED = {"complete": "done", "interrupted": "stopped", "failed": "failed"}
+"""How a node that does not answer ended, by the status of its run; of one that is running nobody knows."""
+
+
+def _of_replica(one: Mapping[str, Any], rate: Sequence[str], num_agents: int) -> list[str]:
+    """Where a node in unison is, and whose posterior it samples if not everybody's: moves count the warm-up's too."""
     state = "done" if one["done"] else "warming up" if one["warming_up"] else "sampling"
+    present = one.get("present", range(num_agents))
+    if len(present) < num_agents:
+        state += f" for agent{'s' if len(present) > 1 else ''} {', '.join(map(str, present))} only"
     done = [f"{one['round']:,}", f"{one['num_rounds']:,}", *rate, f"{one['durable']:,}"]
     return [state, *done, "yes" if one["masked"] else "no"]
 
@@ -110,6 +117,12 @@ def print_costs(plan: Plan, costs: Mapping[str, Any], rates: Mapping[str, float]
         table.add_row(name, text)
     console = wide_console()
     console.print(table, highlight=False)
+    console.print(
+        f"\nTimes and the speed-up assume {rates['bandwidth'] / 1e9:g} GB/s and {1e6 * rates['latency']:g} µs "
+        f"between devices, and {rates['memory_bandwidth'] / 1e9:g} GB/s to memory; nothing was measured. Give your "
+        "network's own with --bandwidth and --latency.",
+        highlight=False,
+    )
     if costs["work_is_more"]:
         console.print(
             "\nThe compiler counts a loop over agents or rows once: work and its time are more than that, and the "

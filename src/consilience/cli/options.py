@@ -37,15 +37,19 @@ _OF_PLANS: dict[str, Any] = {
         str | None,
         typer.Option(
             "--graph",
-            help="ring, path, star, complete, grid, torus, barbell, erdos-renyi, watts-strogatz, random-geometric.",
+            help="ring, path, star, complete, grid, torus, barbell, erdos-renyi, watts-strogatz, random-geometric; "
+            "of an experiment several, to compare its results: ring,star.",
         ),
     ],
     "num_steps": Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps (dula, sghmc).")],
     "num_draws": Annotated[
         int | None,
-        typer.Option("--draws", min=4, help="Draws of each chain (nuts, hmc); without it, until converged."),
+        typer.Option("--draws", min=4, help="Draws of each chain; without it, until converged (not dula, sghmc)."),
     ],
-    "num_warmup": Annotated[int | None, typer.Option("--warmup", min=20, help="Moves of the warm-up (nuts, hmc).")],
+    "num_warmup": Annotated[
+        int | None,
+        typer.Option("--warmup", min=20, help="Moves of the warm-up (nuts, hmc), or its most steps."),
+    ],
     "max_draws": Annotated[
         int | None, typer.Option("--max-draws", min=100, help="The most draws, if it stops when converged.")
     ],

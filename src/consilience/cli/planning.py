@@ -34,11 +34,12 @@ mesh = typer.Typer(help="Agents spread over many devices: what a mesh would cost
 
 @takes_plan()
 def check(target: Target, wishes: Wishes, as_json: Json = False) -> None:
-    """Say whether a plan is stable, inside the theorems, and what nodes learn of each other, without running it."""
+    """Say whether a plan is stable, which errors it leaves, what nodes learn of each other, without running it."""
     from consilience.cli import display, study_display
     from consilience.engines.matching import require_matching
     from consilience.experiments import load_problem
     from consilience.planning import checks
+    from consilience.planning.foresight import errors_left
     from consilience.sampling.targets import plans_for
     from consilience.studies import is_study
 
@@ -46,11 +47,14 @@ def check(target: Target, wishes: Wishes, as_json: Json = False) -> None:
         study_display.print_study_file(target, as_json)
         return
     results: list[tuple[Any, Any]] = []
-    for plan, _ in plans_for(target, wishes).values():
+    for plan in (one.plan for one in plans_for(target, wishes).values()):
         problem = load_problem(plan, data=wishes.data) if plan.problem or wishes.data else None
         if problem is not None:
             require_matching(problem, plan)
-        results.append((plan, [*checks.check(plan, problem), *checks.revealed(plan)]))
+        findings = checks.check(plan, problem)
+        if all(finding.level != "error" for finding in findings):
+            findings += errors_left(plan, problem)
+        results.append((plan, [*findings, *checks.revealed(plan)]))
         if plan.study is not None and not as_json:
             study_display.print_study(plan)
     if as_json:
@@ -111,7 +115,7 @@ def theory(
 def suggest(
     target: Target, wishes: Wishes, proven: Proven = False, out: PlanOut = None, as_json: Json = False
 ) -> None:
-    """Choose step sizes for a problem, a graph and a budget of steps, and say why; nuts and hmc need none."""
+    """Choose a sampler's numbers for a problem, a graph and a budget of steps, and say why."""
     from consilience.cli import display
     from consilience.errors import PlanError
     from consilience.experiments import load_problem
@@ -126,20 +130,22 @@ def suggest(
     if given:
         raise PlanError(f"suggest chooses the step sizes: leave out {', '.join(given)}")
     with display.working(quiet=as_json) as show:
-        show("finding the constants of the problem")
+        show("warming up")
         kind = wishes.sampler and SAMPLERS[wishes.sampler]
-        if ":" in target and wishes.num_steps is None and kind and not kind.tunes_itself:
+        if ":" in target and wishes.num_steps is None and kind and not kind.tunes_by_default:
             raise PlanError(f"{target} is your own problem: say for how many steps of {wishes.sampler}, with --steps")
-        if kind and kind.tunes_itself:
-            plan = main_plan(target, wishes).plan
+        if kind and kind.tunes_by_default:
+            resolved = main_plan(target, wishes)
         else:
             only_weighed = wishes.num_steps is not None
-            plan = main_plan(target, dataclasses.replace(wishes, sampler=None), only_weighed=only_weighed).plan
-        if not plan.sampler.tunes_itself:
+            resolved = main_plan(target, dataclasses.replace(wishes, sampler=None), only_weighed=only_weighed)
+        plan = resolved.plan
+        if not plan.is_unison:
             found = suggestions.suggest(
-                load_problem(plan, data=wishes.data), plan.graph, plan.num_steps, plan, sampler=wishes.sampler
-            )
-    if plan.sampler.tunes_itself:
+                load_problem(plan, data=wishes.data), plan.graph, plan.num_steps, plan, sampler=wishes.sampler,
+                choose=resolved.unsaid,
+            )  # fmt: skip
+    if plan.is_unison:
         _nothing_to_suggest(plan, proven, out, as_json)
         return
     both = [found.practical, *([found.proven] if found.proven else [])]
@@ -150,7 +156,7 @@ def suggest(
             write_text(out, (both[-1] if proven else both[0]).plan.to_toml())
     if as_json:
         plans = {one.name: {"plan": one.plan.model_dump(), "reasons": one.reasons} for one in both}
-        typer.echo(json.dumps(plans, indent=2))
+        typer.echo(json.dumps({**plans, "warm_up": found.found}, indent=2))
     else:
         display.print_suggestions(both, found.why_not_proven)
         if out is not None:
@@ -199,7 +205,7 @@ def mesh_plan(
 
     prepare_devices(devices)
     made = main_plan(target, wishes, only_weighed=True).plan
-    if made.sampler.tunes_itself:
+    if made.is_unison:
         raise MeshError(
             f"what is weighed is a step of gossip, and the sampler {made.sampler.kind} makes sums over all devices "
             "instead: take --sampler dula, or another one by gossip"

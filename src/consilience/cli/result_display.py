@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from consilience.cli.display import print_table, wide_console
-from consilience.reports import tables, unison_report
+from consilience.reports import tables, unison_report, warmup_report
 from consilience.reports.posterior_table import posterior_table
 
 _MOST_ROWS = 30
@@ -22,6 +23,8 @@ def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) ->
     if "results" in summary:
         records = [_flat(record) for record in summary["results"]]
         print_table(tables.rows(records, {key.replace("_", " "): key for key in records[0]}))
+    elif "accuracy" in summary["agents"][0]:
+        print_table(tables.classifiers(summary))
     elif isinstance(summary.get("posterior"), list) and not _has_measures(summary):
         print_posterior(summary["posterior"], page.parent, every)
     else:  # of an experiment that measures agents, or of an older version
@@ -34,13 +37,32 @@ def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) ->
         console.print(f"\n{floor}{beside}.", highlight=False)
     if "adaptation" in summary and "results" not in summary:
         console.print()
-        for line in unison_report.sampler_in_words(summary):
+        in_words = unison_report.sampler_in_words if "divergences" in summary else warmup_report.warmup_in_words
+        for line in in_words(summary):
             console.print(line, highlight=False)
-    if "verdict" in summary and "results" not in summary:
-        console.print(f"\n{summary['verdict']}", style="green" if summary["converged"] else "yellow", highlight=False)
-        for warning in summary.get("warnings", ()):
-            console.print(f"Note: {warning}.", style="yellow", highlight=False)
+    print_verdict(summary)
     console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
+
+
+def print_verdict(summary: Mapping[str, Any]) -> None:
+    """Whether it has converged; if not, why and what to do, also on standard error unless that is the same screen."""
+    if "verdict" not in summary:  # of an older version
+        return
+    console, colour = wide_console(), "green" if summary["converged"] else "yellow"
+    console.print(f"\n{summary['verdict']}", style=colour, highlight=False, soft_wrap=not console.is_terminal)
+    if summary.get("remedy"):
+        console.print(f"What to do: {summary['remedy']}.", highlight=False, soft_wrap=not console.is_terminal)
+    for warning in summary.get("warnings", ()):
+        console.print(f"Note: {warning}.", style="yellow", highlight=False)
+    if not (console.is_terminal and sys.stderr.isatty()):
+        warn_unless_converged(summary)
+
+
+def warn_unless_converged(summary: Mapping[str, Any]) -> None:
+    """A line on standard error for a result that has not converged."""
+    if summary.get("converged") is False:
+        todo = f" What to do: {summary['remedy']}." if summary.get("remedy") else ""
+        print(f"Warning: {summary['verdict']}{todo}", file=sys.stderr)
 
 
 def print_posterior(rows: Sequence[Mapping[str, Any]], run: Path, every: bool = False) -> None:
@@ -60,7 +82,7 @@ def _print_some(shown: tables.Table, every: bool, rest: str) -> None:
 
 def _has_measures(summary: Mapping[str, Any]) -> bool:
     """Whether an experiment has measured agents, which is then what a table shows."""
-    return any(key in summary["agents"][0] for key in ("sinkhorn", "kl", "accuracy"))
+    return any(key in summary["agents"][0] for key in ("sinkhorn", "kl"))
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -43,7 +43,7 @@ def run_here(
     network = path / NETWORK
     if problem is None and not plan.says_problem:
         raise NetworkError('the plan names no problem: add `problem = "gmm"` or `problem = "module:attribute"` to it')
-    as_threads = problem is not None and not plan.sampler.tunes_itself
+    as_threads = problem is not None and not plan.is_unison
     if not as_threads and not plan.says_problem:
         raise NetworkError(
             f"nodes of the sampler {plan.sampler.kind} are processes of their own, which must find the problem: put "

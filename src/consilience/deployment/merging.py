@@ -182,7 +182,7 @@ def _write_facts(draft: Path, nodes: Sequence[RunDirectory]) -> None:
 def _copy_draws(draft: Path, nodes: Sequence[RunDirectory]) -> None:
     """Write the draws that all nodes have, and the consensus error of each."""
     plan, sources = nodes[0].plan, [node.draws for node in nodes]
-    if plan.sampler.tunes_itself:
+    if plan.is_unison:
         _require_replicas(nodes)
         _copy_replicas(draft, nodes)
         return

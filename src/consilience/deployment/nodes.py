@@ -21,7 +21,9 @@ import jax
 
 from consilience import experiments, studies
 from consilience.deployment.codebooks import plan_of_node
+from consilience.deployment.node_log import progress_log
 from consilience.engines.peers.clock import Clock
+from consilience.engines.peers.corrected_node import CorrectedNode
 from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.notices import Notice
@@ -38,6 +40,7 @@ from consilience.runs.files import write_bytes
 from consilience.runs.life import live
 from consilience.runs.loop import ShowProgress
 from consilience.runs.signals import stopped_by_signals
+from consilience.samplers import Corrected
 
 log = logging.getLogger("consilience.peers")
 AnyNode = Node | UnisonNode
@@ -56,6 +59,7 @@ def run_node(
     connect: Connect | None = None,
     clock: Clock | None = None,
     stop: threading.Event | None = None,
+    alone: bool = False,
 ) -> RunDirectory:
     """Sample as one agent of a network, from its checkpoint if there is one, until the plan is done.
 
@@ -66,6 +70,7 @@ def run_node(
         connect: opens its connections; by default over the network of its settings.
         clock: by which it waits; by default the machine's.
         stop: set by whoever wants it to end early.
+        alone: whether the node has this process for itself.
     """
     plan = Plan.load(settings.plan)
     settings.require_fitting(plan)
@@ -75,8 +80,10 @@ def run_node(
             plan, found = plan_of_node(plan, settings, own_data(settings), connect or by_zenoh(settings), clock, stop)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
-        node = (UnisonNode if plan.sampler.tunes_itself else Node)(problem, plan, settings, clock)
+        node = _node_of(problem, plan, settings, clock, alone)
         node.stop, node.wire.found = stop, found
+        if progress is None and not plan.is_unison:  # in unison a node itself says where it is
+            progress = progress_log(settings.agent, clock)
         companion = NodeCompanion(node, connect or by_zenoh(settings))
         with served(settings.metrics, node), _telling_others(node, companion.connect):
             return live(
@@ -85,9 +92,18 @@ def run_node(
             )  # fmt: skip
 
 
+def _node_of(problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None, alone: bool) -> AnyNode:
+    """The node that a plan's sampler needs."""
+    if plan.is_unison:
+        return UnisonNode(problem, plan, settings, clock, alone)
+    if isinstance(plan.sampler, Corrected):
+        return CorrectedNode(problem, plan, settings, clock)
+    return Node(problem, plan, settings, clock)
+
+
 def _about(settings: NodeSettings, plan: Plan) -> dict[str, Any]:
     """What a node's run says of itself from its beginning; in unison draws do not say whose they are."""
-    return {"on_loss": settings.on_loss, **({"agent": settings.agent} if plan.sampler.tunes_itself else {})}
+    return {"on_loss": settings.on_loss, **({"agent": settings.agent} if plan.is_unison else {})}
 
 
 @contextlib.contextmanager

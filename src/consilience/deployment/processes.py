@@ -14,9 +14,10 @@ from typing import Any
 
 from consilience.deployment.networks import node_files, tls_of
 from consilience.engines.peers.certificates import require_usable
-from consilience.engines.peers.settings import NodeSettings
+from consilience.engines.peers.settings import TLS, NodeSettings
 from consilience.engines.peers.zenoh_transport import OPERATOR, RELAY, ask_status
 from consilience.errors import ConsilienceError, Interrupted, NetworkError
+from consilience.runs.directory import RunDirectory
 from consilience.runs.files import read_json, write_json
 from consilience.runs.signals import stopped_by_signals
 
@@ -55,6 +56,7 @@ def start_network(network: Path, show: Show, *, restart: bool = False) -> None:
                 if failed or all(path in codes for path in nodes):
                     break
                 show(network_status(network))
+            show(network_status(network))  # how they ended
     finally:
         _end(nodes.values())
         _end(relays.values())  # last, as nodes speak through it until they end
@@ -114,16 +116,37 @@ def stop_network(network: Path) -> list[int]:
 
 
 def network_status(network: Path, seconds: float = 1.0) -> list[dict[str, Any]]:
-    """What each node says of itself, asked over the network; of one that does not answer, that it is not here."""
+    """What each node says of itself, asked over the network; of one that does not answer, what its run says, if here.
+
+    Args:
+        network: its directory; or a node's file, which asks that node alone, by its own certificate. A site that has
+            not the operator's certificate asks its own node so, too.
+        seconds: how long to wait for an answer.
+    """
     found = []
-    for path in node_files(network):
+    for path in [network] if network.is_file() else node_files(network):
         settings = NodeSettings.load(path)
-        operator = None if settings.tls is None else tls_of(network.resolve() / "certificates", OPERATOR)
-        if operator is not None:
-            require_usable(operator.certificate, operator.key, operator.authority, OPERATOR)
-        answer = ask_status(settings, operator, seconds)
-        found.append({"agent": settings.agent, "here": answer is not None, **(answer or {})})
+        answer = ask_status(settings, _asking(network, settings), seconds)
+        known = {} if answer is not None else _left_behind(settings)
+        found.append({"agent": settings.agent, "here": answer is not None, **known, **(answer or {})})
     return found
+
+
+def _asking(network: Path, settings: NodeSettings) -> TLS | None:
+    """By which certificate a node is asked: the operator's where that is, otherwise its own."""
+    if settings.tls is None:
+        return None
+    operator = tls_of(network.resolve() / "certificates", OPERATOR)
+    who, name = (operator, OPERATOR) if operator.certificate.exists() else (settings.tls, f"agent-{settings.agent}")
+    require_usable(who.certificate, who.key, who.authority, name)
+    return who
+
+
+def _left_behind(settings: NodeSettings) -> dict[str, Any]:
+    """How a node that does not answer ended, from its run's directory, where that is on this machine."""
+    if not (settings.run / "status.json").is_file():
+        return {}
+    return {"ended": RunDirectory(settings.run).status["status"]}
 
 
 def continues_after_loss(network: Path) -> bool:

@@ -2,8 +2,8 @@
 
 - **Chains** are independent copies of the whole network: R-hat across chains of one agent says whether sampling
   has converged. A single chain is split in two halves.
-- **Agents** of one chain are tied together by consensus: R-hat across agents says whether they agree with each
-  other, and nothing about convergence. Their draws must never be counted as independent ones.
+- **Agents** of one chain are tied together by consensus: R-hat across agents (`agreement.py`) says whether they agree
+  with each other, and nothing about convergence. Their draws must never be counted as independent ones.
 - The **network average** `w̄` is what the theorems speak about.
 """
 
@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from consilience.diagnostics.agreement import agreement
+
 MOST_DRAWS = 20_000
 
 
@@ -23,7 +25,7 @@ class Convergence(NamedTuple):
     rhat_chains: np.ndarray
     """`(agents, size)`: R-hat across chains, for each agent."""
     rhat_agents: np.ndarray
-    """`(size,)`: R-hat across agents (the largest over chains)."""
+    """`(size,)`: R-hat across agents, compared draw by draw."""
     rhat_average: np.ndarray
     """`(size,)`: R-hat across chains of the network average."""
     ess_agents: np.ndarray
@@ -34,13 +36,12 @@ class Convergence(NamedTuple):
 
 def convergence(draws: np.ndarray) -> Convergence:
     """Compute all diagnostics; chains of more than 20,000 draws are thinned to that evenly."""
-    chains, agents, length, size = draws.shape
+    _, agents, length, size = draws.shape
     draws = np.asarray(draws[:, :, :: max(1, length // MOST_DRAWS)], float)
     average = draws.mean(1)
-    agents_as_chains = [rhat(draws[c]) for c in range(chains)] if agents > 1 else [np.ones(size)]
     return Convergence(
         rhat_chains=np.stack([rhat(draws[:, i]) for i in range(agents)]),
-        rhat_agents=np.max(agents_as_chains, axis=0),
+        rhat_agents=agreement(draws) if agents > 1 else np.ones(size),
         rhat_average=rhat(average),
         ess_agents=np.stack([effective_draws(draws[:, i]) for i in range(agents)]),
         ess_average=effective_draws(average),

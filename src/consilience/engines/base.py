@@ -204,6 +204,9 @@ class Stepper(Protocol):
     def found(self, state: Any) -> dict[str, Any]:
         """What a sampler that tunes itself has found; nothing for others."""
 
+    def found_so_far(self, state: Any) -> dict[str, Any]:
+        """The same while it still samples, with nothing that would have to be computed first."""
+
     def is_finite(self, state: Any) -> bool:
         """Whether all positions of the team's agents are finite."""
 
@@ -215,6 +218,12 @@ class Gossiping:
     """What all steppers have in common whose agents each walk a chain of their own with given step sizes."""
 
     parameters: Parameters
+    largest_number: float = np.inf
+    """What is not below it cannot be summed."""
+
+    def adopted(self, values: np.ndarray) -> np.ndarray:
+        """What all agents go on with, from numbers that they should have in common; in one process they have."""
+        return values
 
     def by_variable(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """`(draws, chains, agents, size)` as variables `(chains, agents, draws, …)`."""
@@ -225,6 +234,10 @@ class Gossiping:
         return False
 
     def found(self, state: Any) -> dict[str, Any]:
+        """Nothing was sought."""
+        return {}
+
+    def found_so_far(self, state: Any) -> dict[str, Any]:
         """Nothing was sought."""
         return {}
 

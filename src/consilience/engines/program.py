@@ -26,12 +26,14 @@ import numpy as np
 from consilience.engines.base import Segment
 from consilience.kernel.step import coefficients_of, each, one_step
 from consilience.plans import Plan
+from consilience.samplers import Gossip
 
 BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache
 LONGEST_BLOCK = 32  # longer ones get split among threads, which then wait for each other
 _BUFFER_BYTES = 2**24  # draws kept in memory until a segment ends
 _MOST_SLOTS = 2**16
 _LONGEST_SEGMENT = 2**22
+_MOST_CUTS = 200
 
 
 class Sizes(NamedTuple):
@@ -52,6 +54,22 @@ class Sizes(NamedTuple):
         return self.blocks * self.block_steps
 
 
+class Stored(NamedTuple):
+    """Which steps are stored: a draw after every so many of them, from a step on."""
+
+    first: int
+    every: int
+
+    @classmethod
+    def of(cls, plan: Plan) -> Stored:
+        """Those of a plan, after its burn-in."""
+        return cls(plan.burn_in, plan.store_every)
+
+    def before(self, step: int) -> int:
+        """How many draws are complete after so many steps."""
+        return max(0, (step - self.first) // self.every)
+
+
 def longest_segment(plan: Plan, size: int, itemsize: int) -> int:
     """The most steps whose draws fit the buffer."""
     slot_bytes = plan.num_chains * plan.num_agents * size * itemsize
@@ -65,14 +83,19 @@ def sizes_of(plan: Plan, longest: int, block_steps: int, prepared_steps: int) ->
     return Sizes(block_steps, prepared_steps, blocks, math.ceil(blocks * block_steps / plan.store_every) + 1)
 
 
+def measurements(plan: Plan, block_steps: int) -> int:
+    """How often is measured at most: after each block, and where a window or a look cuts one."""
+    return math.ceil(plan.num_steps / block_steps) + (_MOST_CUTS if plan.sampler.tunes_itself else 0)
+
+
 def segment_of(
-    plan: Plan, block_steps: int, first_step: int, num_steps: int, draws: np.ndarray, errors: np.ndarray
+    stored: Stored, block_steps: int, first_step: int, num_steps: int, draws: np.ndarray, errors: np.ndarray
 ) -> Segment:
     """What a segment leaves behind, from a program's buffers of draws and consensus errors, which may be longer."""
-    last_step, first_draw = first_step + num_steps, plan.draws_after(first_step)
+    last_step, first_draw = first_step + num_steps, stored.before(first_step)
     blocks = math.ceil(num_steps / block_steps)
     measured = np.minimum(first_step + block_steps * np.arange(1, blocks + 1), last_step)
-    complete = plan.draws_after(last_step) - first_draw
+    complete = stored.before(last_step) - first_draw
     return Segment(last_step, draws[:complete], first_draw, measured, {"consensus_error": errors[:blocks]})
 
 
@@ -80,6 +103,8 @@ def segment_of(
 class Local:
     """What a program sees of the network, as functions that it calls while it is traced."""
 
+    sampler: Gossip
+    """The algorithm, with all its numbers."""
     shape: tuple[int, int, int]
     """Chains, agents and parameters held here."""
     noise: Callable[[jax.Array], jax.Array]
@@ -87,25 +112,46 @@ class Local:
     chosen_rows: Callable[[Any], jax.Array | None]
     """From a step to the rows of its minibatches."""
     gradients: Callable[..., jax.Array]
-    """From positions and chosen rows to the gradients."""
+    """From positions, in the sampler's coordinates, and chosen rows to the gradients there."""
     disagreement: Callable[[Any], Any]
     """From the messages of the agents here, `(chains, agents, …)`, to their disagreement."""
     consensus_error: Callable[[jax.Array], jax.Array]
     """From the shared part of positions to the consensus error of every chain here."""
     private_start: int | None = None
     """Where in a vector private parameters begin, if there are some."""
+    parameters: Callable[[jax.Array], jax.Array] = lambda positions: positions
+    """From the sampler's coordinates to the parameters, which are what is stored."""
+
+
+class Place(NamedTuple):
+    """Which steps a segment makes, as a program is told."""
+
+    first_step: Any
+    num_steps: Any
+    stored_from: Any
+    """The step after which draws begin."""
+
+    @classmethod
+    def of(cls, first_step: int, num_steps: int, stored: Stored) -> Place:
+        """As arrays that a compiled program takes."""
+        return cls(np.int32(first_step), np.int32(num_steps), np.int32(stored.first))
 
 
 def run_segment(
-    plan: Plan, sizes: Sizes, dtype: Any, local: Local, state: Any, first_step: Any, num_steps: Any, first_draw: Any
+    plan: Plan, sizes: Sizes, dtype: Any, local: Local, state: Any, place: Place
 ) -> tuple[Any, jax.Array, jax.Array]:
     """State, draws `(slots, chains, agents, size)` and consensus errors `(blocks, chains)` after a segment."""
-    shape, part = local.shape, sizes.prepared_steps
+    shape, part, sampler = local.shape, sizes.prepared_steps, local.sampler
+    first_step, num_steps, stored_from = place
+    first_draw = jnp.maximum(0, (first_step - stored_from) // plan.store_every)
     draws = jnp.zeros((sizes.slots + 1, *shape), dtype)  # the last slot takes what is not stored
     consensus = jnp.zeros((sizes.blocks, shape[0]), dtype)
 
+    def positions_of(state: Any) -> jax.Array:
+        return local.parameters(each(sampler.position)(state))
+
     def numbers_of(k: Any) -> Any:
-        return coefficients_of(plan.gossip, plan.num_agents, dtype, k, local.private_start)
+        return coefficients_of(sampler, plan.num_agents, dtype, k, local.private_start)
 
     def some_steps(first: Any, count: Any, carry: Any) -> Any:
         """At most `prepared_steps` steps."""
@@ -113,7 +159,7 @@ def run_segment(
         numbers = jax.vmap(numbers_of)(steps)
         noise = local.noise(steps)
         rows = jax.vmap(local.chosen_rows)(steps)
-        numbered = plan.draw_at(steps)
+        numbered = (steps - stored_from) // plan.store_every
         slots = jnp.where(numbered < 0, sizes.slots, numbered - first_draw)
 
         def step(j: Any, carry: Any) -> Any:
@@ -121,8 +167,8 @@ def run_segment(
             own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
             now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
             gradients = partial(local.gradients, rows=chosen)
-            state = one_step(plan.gossip, state, now, own, gradients, local.disagreement, local.private_start)
-            return state, jax.lax.dynamic_update_index_in_dim(draws, each(plan.gossip.position)(state), slots[j], 0)
+            state = one_step(sampler, plan.graph, state, now, own, gradients, local.disagreement, local.private_start)
+            return state, jax.lax.dynamic_update_index_in_dim(draws, positions_of(state), slots[j], 0)
 
         return jax.lax.fori_loop(0, count, step, carry)
 
@@ -139,7 +185,7 @@ def run_segment(
                 lambda p, c: some_steps(first + p * part, jnp.minimum(part, here - p * part), c),
                 (state, draws),
             )
-        error = local.consensus_error(each(plan.gossip.position)(state)[..., : local.private_start])
+        error = local.consensus_error(positions_of(state)[..., : local.private_start])
         return state, draws, jax.lax.dynamic_update_index_in_dim(consensus, error, b, 0)
 
     blocks = (num_steps + sizes.block_steps - 1) // sizes.block_steps

@@ -35,12 +35,16 @@ from consilience.engines.program import (
     BLOCK_NUMBERS,
     LONGEST_BLOCK,
     Local,
+    Place,
+    Stored,
     longest_segment,
+    measurements,
     run_segment,
     segment_of,
     sizes_of,
 )
 from consilience.engines.unison import OneProcess, Replicas
+from consilience.engines.warmed import WarmedStepper
 from consilience.graphs.spanning import centre
 from consilience.kernel.consensus import consensus_error
 from consilience.kernel.curvature import largest_curvature
@@ -48,9 +52,20 @@ from consilience.kernel.gradients import network_gradients
 from consilience.kernel.mixing import make_disagreement
 from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
-from consilience.kernel.randomness import Purpose, agent_keys, normals
+from consilience.kernel.randomness import Purpose, agent_keys, step_noise
 from consilience.kernel.rows import Rows
 from consilience.kernel.step import each
+from consilience.kernel.tuning import (
+    Tuning,
+    anchor_of,
+    blank_tuning,
+    coordinates_of,
+    in_precision,
+    of_chains,
+    tuned_sampler,
+)
+from consilience.kernel.variates import corrected
+from consilience.kernel.whitening import identity
 from consilience.plans import Plan
 from consilience.problems import Problem
 
@@ -73,6 +88,8 @@ class Simulation(Gossiping):
         self._data = Rows(problem, plan, self.dtype)
         chains, agents = np.arange(plan.num_chains), np.arange(plan.num_agents)
         self._keys = {purpose: agent_keys(plan.seed, purpose, chains, agents) for purpose in Purpose}
+        nobody = np.zeros_like(agents)
+        self._keys[Purpose.COMMON_NOISE] = agent_keys(plan.seed, Purpose.COMMON_NOISE, chains, nobody)
         self._start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
         require_usable(problem, self.parameters, self._start[0], self._data.stacked)
         self._gradients = network_gradients(problem, self.parameters)
@@ -81,7 +98,7 @@ class Simulation(Gossiping):
         self._choose_sizes()
         self.storage = Storage(
             agents, slice(0, plan.num_agents), plan.num_agents, ("consensus_error",),
-            math.ceil(plan.num_steps / self.block_steps),
+            measurements(plan, self.block_steps),
         )  # fmt: skip
         self.form: StateForm = PlainForm(jax.eval_shape(self.initial_state))
         self._programs: dict[int, Any] = {}
@@ -113,26 +130,35 @@ class Simulation(Gossiping):
         for group in self._groups:
             if len(group) not in self._programs:
                 state, keys = self._of_group((self.initial_state(), self._keys), group)
-                numbers = (jnp.int32(0), jnp.int32(1), jnp.int32(0))
-                lowered = jax.jit(self._segment).lower(state, keys, *numbers, self._data_of(group))
+                place = Place.of(0, 1, Stored.of(self.plan))
+                tuning = in_precision(self._tuning_of(self.blank_tuning, group), self.dtype)
+                lowered = jax.jit(self._segment).lower(state, tuning, keys, place, self._data_of(group))
                 self._programs[len(group)] = lowered.compile()
 
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
         """Make `num_steps` steps from `first_step`."""
-        self.compile()
-        numbers = (jnp.int32(first_step), jnp.int32(num_steps), jnp.int32(self.plan.draws_after(first_step)))
-        new_state, draws, errors = self._run_groups(jax.tree.map(jnp.asarray, state), numbers)
-        draws, errors = np.asarray(draws), np.asarray(errors)  # JAX would compile a slice of every length
-        return new_state, segment_of(self.plan, self.block_steps, first_step, num_steps, draws, errors)
+        return self.walked(state, None, first_step, num_steps, Stored.of(self.plan))
 
-    def _run_groups(self, state: Any, numbers: Any) -> Any:
+    def walked(
+        self, state: Any, tuning: Tuning | None, first_step: int, num_steps: int, stored: Stored
+    ) -> tuple[Any, Segment]:
+        """Make steps with the numbers of a tuning; draws are stored as `stored` says."""
+        self.compile()
+        place = Place.of(first_step, num_steps, stored)
+        state, tuning = jax.tree.map(jnp.asarray, state), in_precision(tuning, self.dtype)
+        new_state, draws, errors = self._run_groups(state, tuning, place)
+        draws, errors = np.asarray(draws), np.asarray(errors)  # JAX would compile a slice of every length
+        return new_state, segment_of(stored, self.block_steps, first_step, num_steps, draws, errors)
+
+    def _run_groups(self, state: Any, tuning: Tuning | None, place: Place) -> Any:
         """Run the program on every group of chains, and put the results together again."""
         if self._threads is None:
-            return self._programs[self.plan.num_chains](state, self._keys, *numbers, self._data.arrays)
+            return self._programs[self.plan.num_chains](state, tuning, self._keys, place, self._data.arrays)
 
         def run(group: np.ndarray) -> Any:
             own_state, own_keys = self._of_group((state, self._keys), group)
-            results = self._programs[len(group)](own_state, own_keys, *numbers, self._data_of(group))
+            own_tuning = self._tuning_of(tuning, group)
+            results = self._programs[len(group)](own_state, own_tuning, own_keys, place, self._data_of(group))
             return jax.tree.map(np.asarray, results)
 
         states, draws, consensus = zip(*self._threads.map(run, self._groups), strict=True)
@@ -143,6 +169,10 @@ class Simulation(Gossiping):
         """The part of arrays over chains that belongs to a group."""
         return jax.tree.map(lambda leaf: leaf[group[0] : group[-1] + 1], tree)
 
+    def _tuning_of(self, tuning: Tuning | None, group: np.ndarray) -> Tuning | None:
+        """The part of a tuning that belongs to a group of chains."""
+        return of_chains(tuning, slice(group[0], group[-1] + 1))
+
     def _data_of(self, group: np.ndarray) -> Any:
         """The data that a group of chains needs: all of it, or its own if every chain has its own."""
         shards, row_weights, scale = self._data.arrays
@@ -152,13 +182,15 @@ class Simulation(Gossiping):
         """Whether all numbers of the state are finite."""
         return leaves_are_finite(state)
 
-    def find_diverged(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
+    def find_diverged(
+        self, state: Any, first_step: int, num_steps: int, tuning: Tuning | None = None
+    ) -> tuple[int, int, int] | None:
         """Bisect a segment for the first step after which a position is not finite."""
+        stored = Stored.of(self.plan)
 
         def bad_after(steps: int) -> np.ndarray:
-            reached = self.advance(state, first_step, steps)[0] if steps else state
-            positions = np.asarray(each(self.plan.gossip.position)(reached))
-            return ~np.isfinite(positions).all(-1)
+            reached = self.walked(state, tuning, first_step, steps, stored)[0] if steps else state
+            return ~np.isfinite(self.positions(reached)).all(-1)
 
         found = first_bad_step(bad_after, num_steps)
         if found is None:
@@ -166,22 +198,54 @@ class Simulation(Gossiping):
         steps, (chain, agent) = found
         return first_step + steps, int(chain), int(agent)
 
+    def placed(self, positions: np.ndarray) -> Any:
+        """The sampler's state at positions `(chains, agents, size)` in its coordinates."""
+        return each(self.plan.gossip.init)(jnp.asarray(positions, self.dtype))
+
+    def positions(self, state: Any) -> np.ndarray:
+        """The positions in a state, `(chains, agents, size)`, in the sampler's coordinates."""
+        return np.asarray(each(self.plan.gossip.position)(state))
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """The sum over all agents of values `(agents, …)`."""
+        return values.sum(0)
+
+    @property
+    def blank_tuning(self) -> Tuning | None:
+        """A tuning as programs take it, if the sampler tunes itself."""
+        if not self.plan.sampler.tunes_itself:
+            return None
+        shared, size = self.parameters.num_shared, self.parameters.size
+        whitening = identity(shared, self.plan.num_agents, size - shared)
+        return blank_tuning(
+            whitening, self.plan.num_agents, size, self.plan.has_control_variates, self.problem.chains_apart
+        )
+
     def _segment(
-        self, state: Any, keys: Any, first_step: Any, num_steps: Any, first_draw: Any, data: Any
+        self, state: Any, tuning: Tuning | None, keys: Any, place: Place, data: Any
     ) -> tuple[Any, jax.Array, jax.Array]:
         size, entries = self.parameters.size, self.parameters.entries
         shards, row_weights, scale = data
+        sampler = tuned_sampler(self.plan.gossip, tuning, self.dtype)
+        parameters, pulled_back = coordinates_of(tuning)
+        common = keys[Purpose.COMMON_NOISE] if sampler.has_common_noise else None
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             used = self._data.used(shards, rows)
             own = rows is not None or self._data.per_chain
-            return self._gradients(positions, used, row_weights, scale, own)
+
+            def of_batch(where: jax.Array) -> jax.Array:
+                return self._gradients(where, used, row_weights, scale, own)
+
+            return pulled_back(corrected(of_batch, anchor_of(tuning))(parameters(positions)))
 
         def noise(steps: jax.Array) -> jax.Array:
-            numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype)
+            own = keys[Purpose.NOISE]
+            numbers = step_noise(own, common, self.parameters.num_shared, steps, size, self.dtype)
             return numbers if entries is None else (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
 
         local = Local(
+            sampler=sampler,
             shape=(*keys[Purpose.NOISE].shape, size),
             noise=noise,
             chosen_rows=partial(self._data.chosen_rows, keys[Purpose.BATCH]),
@@ -189,13 +253,15 @@ class Simulation(Gossiping):
             disagreement=jax.vmap(self._disagreement),
             consensus_error=consensus_error,
             private_start=self.parameters.private_start,
+            parameters=parameters,
         )
-        return run_segment(self.plan, self._sizes, self.dtype, local, state, first_step, num_steps, first_draw)
+        return run_segment(self.plan, self._sizes, self.dtype, local, state, place)
 
 
 def simulation(problem: Problem, plan: Plan) -> Stepper:
     """The stepper of a plan's sampler."""
-    if not plan.sampler.tunes_itself:
-        return Simulation(problem, plan)
+    if not plan.is_unison:
+        plain = Simulation(problem, plan)
+        return WarmedStepper(plain) if plan.sampler.tunes_itself else plain
     require_matching(problem, plan)
     return Replicas(problem, plan, OneProcess(plan.num_agents), centre(plan.graph))

@@ -241,6 +241,10 @@ class Replicas:
             about["longest_trajectory"] = float(now.length.longest)
         return about
 
+    def found_so_far(self, state: Replica) -> dict[str, Any]:
+        """What the warm-up found until now."""
+        return self.found(state)
+
     def is_finite(self, state: Replica) -> bool:
         """Always: what is not finite is not accepted."""
         return True

@@ -1,13 +1,19 @@
 """The paper's second experiment: Bayesian logistic regression on a9a, with C-ULA and D-ULA of 5, 10 and 25 agents.
 
+As `a9a-by-label` it is the same over agents whose labels differ: each label's rows go to them in shares from a
+Dirichlet law of concentration 0.3, the same in all repetitions, which hold out a fifth of each label.
+
 A run holds out a fifth of the 32,561 rows at random, splits the rest among the agents, and takes 10 epochs in
 minibatches of 10. The experiment repeats that 50 times with other splits, partitions and noise: every repetition is a
 chain with data of its own, so all of them are sampled together. The test accuracy is that of single draws, over
-iterations, as in the paper; that of probabilities averaged over the second half of the draws stands beside it.
+iterations, as in the paper; that of probabilities averaged over the second half of the draws stands beside it. So
+does how far these draws are from the posterior, in the first repetition, where a long run of NUTS on all its rows
+says what that is.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +24,8 @@ import numpy as np
 
 from consilience import graphs
 from consilience.datasets import load, splits
+from consilience.errors import DataError
+from consilience.experiments.references import Reference, pooled_logistic, pooled_reference, posterior_error
 from consilience.graphs import Graph
 from consilience.models import logistic_regression
 from consilience.plans import Plan
@@ -30,6 +38,7 @@ from consilience.schedules import Polynomial
 if TYPE_CHECKING:
     import xarray
 
+Split = Callable[[int, int], tuple[np.ndarray, np.ndarray, int]]
 PAPER_ACCURACY = {1: 0.8389, 5: 0.8438, 10: 0.8456, 25: 0.8456}
 """The paper's test accuracies by number of agents; 1 is C-ULA."""
 _STEP_SCALE = {1: 0.004}
@@ -41,15 +50,22 @@ _EPOCHS = 10
 _REPETITIONS = 50
 _CURVE_POINTS = 260
 _GOAL = 0.84
+_MOST_SEEDS = 1_000
+_TRAIN_LABELS = (19_776, 6_273)  # of each label, when a fifth of each is held out
+_CONCENTRATION = 0.3
+_REFERENCE_DRAWS = 250
 
 
 class A9A:
     """The a9a experiment."""
 
-    name = "a9a"
-    title = "Bayesian logistic regression on a9a"
     main = "d-ula-5"
     needs_all_data = False
+
+    def __init__(self, by_label: bool = False) -> None:
+        self.by_label = by_label
+        self.name = "a9a-by-label" if by_label else "a9a"
+        self.title = "Bayesian logistic regression on a9a" + (", agents that differ in their labels" * by_label)
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """C-ULA, and D-ULA on rings of 5, 10 and 25 agents."""
@@ -59,15 +75,21 @@ class A9A:
         }
 
     def plan(self, num_agents: int, graph: Graph | None = None, num_steps: int | None = None) -> Plan:
-        """The paper's step sizes, 10 epochs unless another number of steps is given; small shards, small batches."""
+        """The paper's step sizes, 10 epochs unless another number of steps is given; small shards, small batches.
+
+        By label they are smaller as the largest shard is larger than an equal one, or D-ULA would not be stable.
+        """
         rows = max(1, _train_rows() // num_agents)
         batch = min(_BATCH, rows)
         steps = num_steps or _EPOCHS * (rows // batch)
+        scale = _STEP_SCALE.get(num_agents, _DECENTRALIZED_SCALE)
+        if self.by_label:
+            scale *= min(1.0, rows / max(map(len, label_split(num_agents, np.repeat((0, 1), _TRAIN_LABELS)))))
         return Plan(
             problem=self.name,
             graph=graph or graphs.ring(num_agents),
             sampler=dula(
-                Polynomial(scale=_STEP_SCALE.get(num_agents, _DECENTRALIZED_SCALE), offset=230, exponent=0.55),
+                Polynomial(scale=scale, offset=230, exponent=0.55),
                 Polynomial(scale=0.48, offset=230, exponent=0.05),
             ),
             num_steps=steps,
@@ -76,13 +98,26 @@ class A9A:
             batch_size=batch,
         )
 
+    def num_draws(self, plan: Plan, store_every: int) -> int:
+        """Of a sampler that tunes itself: as many steps after the warm-up as the plan has."""
+        return max(4, plan.num_steps // store_every)
+
+    def split(self, seed: int, chain: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Training rows, test rows, and a seed for the partition, of one repetition."""
+        return _split_of_each_label(seed, chain) if self.by_label else _split(seed, chain)
+
     def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
         """Every chain's own rows, split among the agents at random; rows are their numbers in the whole set."""
         features, labels = _table()
         wanted = range(plan.num_agents) if agents is None else agents
         chains = []
-        for train, _, seed in (_split(plan.seed, chain) for chain in range(plan.num_chains)):
-            rows = splits.equal(len(train), plan.num_agents, seed)
+        for train, _, seed in (self.split(plan.seed, chain) for chain in range(plan.num_chains)):
+            equal = not self.by_label
+            rows = (
+                splits.equal(len(train), plan.num_agents, seed)
+                if equal
+                else (label_split(plan.num_agents, labels[train]))
+            )
             chains.append([train[rows[agent]].astype(np.int32) for agent in wanted])
         model = logistic_regression([(features[:1], labels[:1])] * plan.num_agents, "laplace")
         words, classes = jnp.asarray(packed(features)), jnp.asarray(labels)
@@ -101,8 +136,8 @@ class A9A:
     def analyse(
         self, run: RunDirectory, problem: Problem, summary: dict[str, Any], show: Callable[[float], None]
     ) -> None:
-        """Test accuracy of every agent in every repetition, over iterations and at the end."""
-        curves, predictive = _accuracies(run)
+        """Test accuracy of every agent in every repetition, over iterations and at the end; posterior errors."""
+        curves, predictive = _accuracies(run, self.split)
         steps = run.draws["step"].to_numpy()
         _store(run, curves, steps)
         final = curves[:, :, -1]
@@ -116,8 +151,24 @@ class A9A:
         summary["predictive_accuracy"] = float(predictive.mean())
         reached = np.flatnonzero(curves.mean((0, 1)) >= _GOAL)
         summary["iterations_to_84"] = int(steps[reached[0]]) if reached.size else None
-        summary["paper"] = {"accuracy": _papers(summary)}
+        if problem.network_size is None and run.plan.sampler.temperature == 1:
+            summary["posterior_error"] = self._posterior_error(run)
+        summary["paper"] = {"accuracy": self._papers(summary)}
         summary["data"] = load("a9a", "train").source
+
+    def _posterior_error(self, run: RunDirectory) -> dict[str, float]:
+        """Of the second half of the first repetition's draws, averaged over agents and parameters."""
+        known = _reference(self.by_label, run.plan.seed)
+        half = run.draws.sizes["draw"] // 2
+        draws = run.draws["w"].to_numpy()[:1, :, half:].astype(float)
+        found = posterior_error(draws, known, run.draw_weights[half:])
+        return {**found._asdict(), "reference_effective_draws": float(known.effective.min())}
+
+    def _papers(self, summary: Mapping[str, Any]) -> float | None:
+        """The paper's figure for the same algorithm, as many agents and rows at random, if it has one."""
+        if self.by_label or summary["method"] not in ("C-ULA", "D-ULA"):
+            return None
+        return PAPER_ACCURACY.get(summary["num_agents"])
 
     def sections(self, run: RunDirectory) -> list[Section]:
         """The accuracy over iterations, and every agent's at the end."""
@@ -136,11 +187,11 @@ class A9A:
     def series_results(self, summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         """One row for each method and network size, beside the paper's."""
         kept = ("method", "num_agents", "accuracy_mean", "accuracy_std", "predictive_accuracy", "iterations_to_84",
-                "accuracy_range_of_agents")  # fmt: skip
+                "accuracy_range_of_agents", "posterior_error")  # fmt: skip
         results = []
         for summary in summaries.values():
-            row = {name: summary[name] for name in kept}
-            row["accuracy_paper"] = _papers(summary)
+            row = {name: summary.get(name) for name in kept}
+            row["accuracy_paper"] = self._papers(summary)
             row["agents"] = [{"agent": one["agent"], "accuracy": one["accuracy"]} for one in summary["agents"]]
             results.append(row)
         return {"results": results, "paper": {"accuracy": {str(n): value for n, value in PAPER_ACCURACY.items()}}}
@@ -148,16 +199,21 @@ class A9A:
     def verdict(self, summaries: Mapping[str, dict[str, Any]]) -> str:
         """Beside the paper, network by network."""
         told = [
-            f"{_label(one)}: {_percent(one['accuracy_mean'])}, {_verdict(one)} (paper {_percent(_papers(one))})."
+            f"{_label(one)}: {_percent(one['accuracy_mean'])}, {_verdict(one, self._papers(one))} (paper "
+            f"{_percent(self._papers(one))})."
             for one in summaries.values()
         ]
         widest = max(one["accuracy_range_of_agents"] for one in summaries.values())
         averaged = min(one["predictive_accuracy"] for one in summaries.values())
         told.append(
             f"All agents agree within {100 * widest:.2f} points, and probabilities averaged over draws reach at "
-            f"least {_percent(averaged)} with every method. Single draws of C-ULA are worse than those of networks "
-            "because the paper gives it a five times larger step size, and so more noise."
+            f"least {_percent(averaged)} with every method."
         )
+        if any(one["method"] == "C-ULA" for one in summaries.values()):
+            told.append(
+                "Single draws of C-ULA are worse than those of networks because the paper gives it a five times "
+                "larger step size, and so more noise."
+            )
         return " ".join(told)
 
     def series_sections(self, runs: Mapping[str, RunDirectory]) -> list[Section]:
@@ -168,17 +224,19 @@ class A9A:
             {
                 "name": _label(summary),
                 "accuracy": f"{_percent(summary['accuracy_mean'])} ± {100 * summary['accuracy_std']:.2f}",
-                "paper": _percent(_papers(summary)),
+                "paper": _percent(self._papers(summary)),
                 "predictive": _percent(summary["predictive_accuracy"]),
                 "range": f"{100 * summary['accuracy_range_of_agents']:.2f}",
                 "reached": summary["iterations_to_84"],
-                "verdict": _verdict(summary),
+                **_errors(summary),
+                "verdict": _verdict(summary, self._papers(summary)),
             }
             for summary in summaries.values()
         ]
         columns = {
             "Method": "name", "Test accuracy": "accuracy", "Paper": "paper", "Averaged": "predictive",
-            "Agents differ by": "range", "Iterations to 84 %": "reached", "Verdict": "verdict",
+            "Agents differ by": "range", "Iterations to 84 %": "reached", "Error of means, sd": "away",
+            "Error of variances": "wide", "Verdict": "verdict",
         }  # fmt: skip
         repetitions = next(iter(summaries.values()))["num_chains"]
         return [
@@ -190,6 +248,29 @@ class A9A:
                 tables.rows(rows, columns),
             )
         ]
+
+
+def label_split(num_agents: int, labels: np.ndarray) -> list[np.ndarray]:
+    """Rows by label, with the first seed that gives every agent a minibatch, which their numbers decide."""
+    return splits.by_label(labels, num_agents, _CONCENTRATION, _label_seed(num_agents, *np.bincount(labels).tolist()))
+
+
+@lru_cache(maxsize=16)
+def _label_seed(num_agents: int, *of_each: int) -> int:
+    made_up = np.repeat(np.arange(len(of_each)), of_each)
+    for seed in range(_MOST_SEEDS):
+        with contextlib.suppress(DataError):  # an agent without rows
+            if min(map(len, splits.by_label(made_up, num_agents, _CONCENTRATION, seed))) >= _BATCH:
+                return seed
+    raise DataError(f"no split by label gives each of {num_agents} agents {_BATCH} rows: take fewer agents")
+
+
+@lru_cache(maxsize=2)
+def _reference(by_label: bool, seed: int) -> Reference:
+    """The posterior of the first repetition, which is the same whatever the network."""
+    features, labels = _table()
+    train, _, _ = A9A(by_label).split(seed, 0)
+    return pooled_reference(pooled_logistic(features[train], labels[train]), _REFERENCE_DRAWS)
 
 
 def packed(features: np.ndarray) -> np.ndarray:
@@ -215,14 +296,14 @@ def read_accuracy(run: RunDirectory) -> xarray.Dataset:
     return run.read_beside("accuracy")
 
 
-def _accuracies(run: RunDirectory) -> tuple[np.ndarray, np.ndarray]:
+def _accuracies(run: RunDirectory, split: Split) -> tuple[np.ndarray, np.ndarray]:
     """Accuracies `(chains, agents, draws)` of single draws, and `(chains, agents)` of averaged probabilities."""
     features, labels = _table()
     draws = run.draws["w"]
     chains, agents, count, size = draws.shape
     curves, predictive = np.empty((chains, agents, count)), np.empty((chains, agents))
     for chain in range(chains):
-        _, test, _ = _split(run.plan.seed, chain)
+        _, test, _ = split(run.plan.seed, chain)
         weights = np.asarray(draws[chain]).reshape(-1, size)
         logits = (features[test] @ weights.T).reshape(len(test), agents, count)
         right = labels[test].astype(bool)[:, None]
@@ -253,22 +334,35 @@ def _split(seed: int, chain: int) -> tuple[np.ndarray, np.ndarray, int]:
     return rows[: _train_rows()], rows[_train_rows() :], int(rng.integers(2**31))
 
 
+def _split_of_each_label(seed: int, chain: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """The same with a fifth of each label held out, so that all repetitions have as many rows of each."""
+    rng, (_, labels) = np.random.default_rng([seed, chain]), _table()
+    train, test = [], []
+    for label, count in enumerate(_TRAIN_LABELS):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        train.append(rows[:count])
+        test.append(rows[count:])
+    return np.concatenate(train), np.concatenate(test), int(rng.integers(2**31))
+
+
+def _errors(summary: Mapping[str, Any]) -> dict[str, str]:
+    """How far draws are from the posterior, for the table."""
+    found = summary.get("posterior_error")
+    if found is None:
+        return {"away": "–", "wide": "–"}
+    return {"away": f"{found['mean']:.2f}", "wide": f"{100 * found['variance']:.0f} %"}
+
+
 def _label(summary: Mapping[str, Any]) -> str:
     return summary["method"] + (f" ({summary['num_agents']} agents)" if summary["num_agents"] > 1 else "")
-
-
-def _papers(summary: Mapping[str, Any]) -> float | None:
-    """The paper's figure for the same algorithm and as many agents, if it has one."""
-    return PAPER_ACCURACY.get(summary["num_agents"]) if summary["method"] in ("C-ULA", "D-ULA") else None
 
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %"
 
 
-def _verdict(summary: Mapping[str, Any]) -> str:
+def _verdict(summary: Mapping[str, Any], paper: float | None) -> str:
     """Reproduced, better or worse than the paper, within one standard deviation between repetitions."""
-    paper = _papers(summary)
     if paper is None:
         return "the paper has no such network"
     difference, spread = summary["accuracy_mean"] - paper, max(summary["accuracy_std"], 5e-4)

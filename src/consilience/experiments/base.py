@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from consilience.graphs import Graph
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.reports import Section
 from consilience.runs import RunDirectory
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """An experiment whose chains are repetitions with data of their own: they do not converge to one law."""
+
+    def num_draws(self, plan: Plan, store_every: int) -> int:
+        """How many draws of a chain a sampler that tunes itself makes, in place of a plan that counts steps."""
 
 
 class Experiment(Protocol):

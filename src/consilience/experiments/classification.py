@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from consilience.datasets import Labelled
-from consilience.predictive import ClassPredictions, Predictor, detect, parameter_draws, reliability, score
+from consilience.predictive import ClassPredictions, Predictor, detect, parameter_draws, pooled, reliability, score
 from consilience.runs import RunDirectory
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def analyse_classifier(
     summary: dict[str, Any],
     show: ShowShare,
 ) -> None:
-    """Add every agent's scores to a summary, and store its predictions for the report.
+    """Add every agent's scores to a summary, and those of all draws together; store predictions for the report.
 
     Args:
         run: a finished run.
@@ -61,17 +61,22 @@ def analyse_classifier(
     """
     variables: list[dict[str, Any]] = []
     agents = summary["agents"]
+    inside: list[ClassPredictions] = []
+    elsewhere: dict[str, list[ClassPredictions]] = {name: [] for name in outside}
     for place, row in enumerate(agents):
         held_out = predictions(run, logits, test.inputs, row["agent"])
-        row |= _held_out_scores(held_out, test.labels)
-        row["out_of_distribution"] = {}
+        inside.append(held_out)
         stored = _per_input(held_out, test.labels, "")
         for done, (name, one) in enumerate(outside.items()):
             show((place + (1 + done) / (1 + len(outside))) / len(agents))
             found = predictions(run, logits, one.inputs, row["agent"])
-            row["out_of_distribution"][name] = _outside_scores(held_out, found, one.labels)
+            elsewhere[name].append(found)
             stored |= _per_input(found, one.labels, f"_{name}")
+        row |= _scores(held_out, {name: every[-1] for name, every in elsewhere.items()}, test, outside)
         variables.append(stored)
+    if len(agents) > 1:
+        everywhere = {name: pooled(every) for name, every in elsewhere.items()}
+        summary["pooled"] = _scores(pooled(inside), everywhere, test, outside)
     _store(run, test.labels, outside, [row["agent"] for row in agents], variables)
     summary["accuracy_mean"] = float(np.mean([row["accuracy"] for row in agents]))
     summary["accuracy_std"] = float(np.std([row["accuracy"] for row in agents]))
@@ -92,10 +97,22 @@ def result_rows(summaries: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]
     return [
         {
             **{name: summary[name] for name in kept},
+            "pooled": summary.get("pooled"),
             "agents": [{"agent": one["agent"], "accuracy": one["accuracy"]} for one in summary["agents"]],
         }
         for summary in summaries.values()
     ]
+
+
+def _scores(
+    held_out: ClassPredictions,
+    found: Mapping[str, ClassPredictions],
+    test: Labelled,
+    outside: Mapping[str, OutOfDistribution],
+) -> dict[str, Any]:
+    """Of the draws of one agent, or of all."""
+    beside = {name: _outside_scores(held_out, one, outside[name].labels) for name, one in found.items()}
+    return {**_held_out_scores(held_out, test.labels), "out_of_distribution": beside}
 
 
 def _held_out_scores(found: ClassPredictions, labels: np.ndarray) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,21 @@ def _parts(reference: str) -> tuple[str, str]:
     module, _, attribute = reference.partition(":")
     if not attribute.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         known = ", ".join(EXPERIMENTS)
-        raise PlanError(f"unknown experiment {reference!r}: choose one of {known}, or give module:attribute")
+        raise PlanError(
+            f"unknown experiment {reference!r}: choose one of {known}, or give module:attribute"
+            + _like(reference, EXPERIMENTS)
+        )
     return module, attribute
+
+
+def _like(name: str, known: Iterable[str]) -> str:
+    """What somebody may have meant, as the end of a message; nothing if no name is near.
+
+    >>> _like("goood", ["good", "_hidden"])
+    ": did you mean 'good'?"
+    """
+    near = difflib.get_close_matches(name, [one for one in known if not one.startswith("_")], 1)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def load_problem(plan: Plan, agents: Sequence[int] | None = None, data: Sequence[str | Path] = ()) -> Problem:
@@ -118,7 +132,7 @@ def import_problem(reference: str, num_agents: int | None, agents: Sequence[int]
             f"{reference!r}: there is no module {error.name!r} here; give the command in the directory that holds it"
         ) from None
     if not hasattr(module, attribute):
-        raise PlanError(f"the module {module_name!r} has no attribute {attribute!r}")
+        raise PlanError(f"the module {module_name!r} has no attribute {attribute!r}{_like(attribute, vars(module))}")
     found = getattr(module, attribute)
     if isinstance(found, Problem):
         return found

@@ -23,7 +23,7 @@ from consilience.datasets import Labelled, load, splits
 from consilience.experiments import mnist_report
 from consilience.experiments.classification import OutOfDistribution, ShowShare, analyse_classifier, result_rows
 from consilience.graphs import Graph
-from consilience.models import classifier, lenet5
+from consilience.models import Network, classifier, lenet5
 from consilience.models.classifier import Prior
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -36,6 +36,7 @@ _EPOCHS = 10
 _IMAGES = 60_000
 _DRAWS = 10
 _BATCH_OF_NETWORK = 240  # images that all agents together look at in a step
+_ORDER = 12345  # decides which images are held out, whatever the seed of a plan
 _NETWORK = lenet5()
 
 
@@ -48,16 +49,27 @@ class MNIST:
         prior: of the weights.
         scale: of a normal prior, in units of `1/sqrt(fan_in)`.
         temperature: of C-ULA and D-ULA.
+        holds_out: whether a twelfth of the training images, the same for every seed, is held out to choose settings.
+        concentration: of the Dirichlet distribution by which each label's images are shared out; without it they
+            are shared out evenly.
     """
 
     name: str = "mnist"
     prior: Prior = "normal"
     scale: float = 1.5
     temperature: float = 0.3
+    holds_out: bool = False
+    concentration: float | None = None
 
-    title = "LeNet-5 on MNIST, and images from elsewhere"
     main = "d-ula-5"
     needs_all_data = False
+
+    @property
+    def title(self) -> str:
+        """What it is, with its prior, and what sets it apart."""
+        kept = ", some images held out" * self.holds_out
+        skewed = ", agents that differ in their labels" * (self.concentration is not None)
+        return f"LeNet-5 on MNIST with a {self.prior} prior, and images from elsewhere{kept}{skewed}"
 
     def plans(self, num_steps: int | None = None) -> dict[str, Plan]:
         """SGD and C-ULA with all images, D-ULA with 5 agents."""
@@ -71,7 +83,8 @@ class MNIST:
         repair.
         """
         graph, batch = graph or graphs.ring(num_agents), max(1, _BATCH_OF_NETWORK // num_agents)
-        steps = num_steps or _EPOCHS * max(1, _IMAGES // num_agents // batch)
+        images = _IMAGES - _held_out(_IMAGES) if self.holds_out else _IMAGES
+        steps = num_steps or _EPOCHS * max(1, images // num_agents // batch)
         pull = 0.9 * graph.proven_consensus_limit if graph.num_edges else 1.0
         first = 2e-5 if num_agents > 1 else 1e-5
         return Plan(
@@ -86,8 +99,11 @@ class MNIST:
 
     def problem_of(self, plan: Plan, agents: Sequence[int] | None = None) -> Problem:
         """The training images split by the plan's seed; each agent's are enlarged apart."""
-        train = _images("mnist", "train")
-        rows = splits.equal(len(train.labels), plan.num_agents, plan.seed)
+        train = training_images() if self.holds_out else _images("mnist", "train")
+        if self.concentration is None:
+            rows = splits.equal(len(train.labels), plan.num_agents, plan.seed)
+        else:
+            rows = splits.by_label(train.labels, plan.num_agents, self.concentration, plan.seed)
         wanted = range(plan.num_agents) if agents is None else agents
         shards = [(_enlarged(train.inputs[rows[agent]]), train.labels[rows[agent]]) for agent in wanted]
         made = classifier(_NETWORK, shards, self.prior, self.scale, self.title)
@@ -173,6 +189,39 @@ class MNISTScan:
 
 
 PRIORS = {"normal": MNIST(), "uniform": MNIST("mnist-uniform", "uniform", 1.0)}
+
+
+SPLITS = {
+    "even": MNIST("mnist-even", "uniform", 1.0, 1.0, holds_out=True),
+    "skewed": MNIST("mnist-skewed", "uniform", 1.0, 1.0, holds_out=True, concentration=0.3),
+}
+"""The posterior itself, from images of which some are held out: agents have all labels alike, or few each."""
+
+
+def network() -> Network:
+    """The network of all these experiments."""
+    return _NETWORK
+
+
+def training_images() -> Labelled:
+    """The training images without those that are held out to choose settings."""
+    return _chosen(slice(None, -_held_out(len(_images("mnist", "train").labels))))
+
+
+def validation_images() -> Labelled:
+    """The training images that are held out to choose settings, of 32 × 32."""
+    found = _chosen(slice(-_held_out(len(_images("mnist", "train").labels)), None))
+    return found._replace(inputs=_enlarged(found.inputs))
+
+
+def _chosen(part: slice) -> Labelled:
+    train = _images("mnist", "train")
+    rows = np.random.default_rng(_ORDER).permutation(len(train.labels))[part]
+    return train._replace(inputs=train.inputs[rows], labels=train.labels[rows])
+
+
+def _held_out(count: int) -> int:
+    return count // 12
 
 
 def _at(plan: Plan, temperature: float) -> Plan:

@@ -87,7 +87,7 @@ def run_sections(run: RunDirectory) -> list[Section]:
             "How sure the network is of what it has never seen; AUROC for telling it from MNIST by the entropy of "
             "the prediction.",
             {"confidence": prediction_figures.confidence(found)},
-            _paper_table({name: run}),
+            paper_table({name: run}),
         ),
         *_class_sections({name: found}),
         _example_section({name: found}, _read_examples(run)),
@@ -107,7 +107,7 @@ def series_sections(runs: Mapping[str, RunDirectory]) -> list[Section]:
             "The paper's tables, its figures beside ours: mean (standard deviation) of the predicted label's "
             f"probability over the test images. Settings here — {own}. The paper's — {PAPER_SETTINGS}. Data: "
             f"{', '.join(next(iter(summaries.values()))['data'])}.",
-            table=_paper_table(named),
+            table=paper_table(named),
         ),
         Section(
             "Calibration and images from elsewhere",
@@ -233,7 +233,7 @@ def _distance(row: Mapping[str, Any], paper: Mapping[str, float]) -> float:
     )
 
 
-def _paper_table(runs: Mapping[str, RunDirectory]) -> tables.Table:
+def paper_table(runs: Mapping[str, RunDirectory]) -> tables.Table:
     """Accuracy and confidence of every agent beside the paper's."""
     rows = []
     for name, run in runs.items():

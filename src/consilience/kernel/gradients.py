@@ -1,9 +1,9 @@
 """Gradients of the agents' potentials: of one agent, and of all agents and chains at once.
 
-How they are computed depends on the size of the model, never on timing:
+How they are computed depends on the size of the model and on its own operations, never on timing:
 
-- *few parameters*: every row of every agent and chain is one lane of a single long axis;
-- *some*: mapped over agents and chains side by side (`vmap`);
+- *few parameters*, and no products of matrices: every row of every agent and chain is one lane of a single long axis;
+- *some*: mapped over agents and chains side by side (`vmap`), so that products of matrices stay what they are;
 - *many*: one agent after the other, a few rows at a time. The gradient of a sum over rows is the sum of gradients, so
   what a few rows need stays in cache, and memory does not grow with the minibatch.
 
@@ -19,12 +19,13 @@ import jax
 import jax.numpy as jnp
 
 from consilience.kernel.grouping import by_group
+from consilience.kernel.operations import multiplies_matrices
 from consilience.kernel.parameters import Parameters, log_densities, potential
 from consilience.problems import Problem
 
 _FEW_PARAMETERS = 8
 MANY_PARAMETERS = 5000
-_ROWS_AT_ONCE = 32
+_ROWS_AT_ONCE = 128
 
 Gradient = Callable[[jax.Array, Any, jax.Array | None, Any], jax.Array]
 NetworkGradients = Callable[[jax.Array, Any, jax.Array | None, jax.Array, bool], jax.Array]
@@ -44,33 +45,39 @@ def local_gradient(problem: Problem, parameters: Parameters) -> Gradient:
     if parameters.size <= MANY_PARAMETERS:
         return whole
 
-    def likelihood(w: jax.Array, rows: Any, row_weights: jax.Array | None) -> jax.Array:
-        def total(w: jax.Array) -> jax.Array:
-            each = problem.log_likelihood(parameters.unravel(w), rows)
-            return each.sum() if row_weights is None else (each * row_weights).sum()
-
-        return jax.grad(total)(w)
+    @jax.grad
+    def likelihood(tree: Any, rows: Any, row_weights: jax.Array | None) -> jax.Array:
+        each = problem.log_likelihood(tree, rows)
+        return each.sum() if row_weights is None else (each * row_weights).sum()
 
     def in_parts(w: jax.Array, rows: Any, row_weights: jax.Array | None, scale: Any) -> jax.Array:
         count = jax.tree.leaves(rows)[0].shape[0]
         parts = count // _ROWS_AT_ONCE
         used = parts * _ROWS_AT_ONCE
+        tree, to_vector = jax.vjp(parameters.unravel, w)
 
         def split(leaf: jax.Array) -> jax.Array:
             return leaf[:used].reshape(parts, _ROWS_AT_ONCE, *leaf.shape[1:])
 
-        def add(total: jax.Array, part: Any) -> tuple[jax.Array, None]:
-            return total + likelihood(w, *part), None
+        def add(total: Any, part: Any) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, likelihood(tree, *part)), None
 
         given = (rows, row_weights)
-        total = jnp.zeros_like(w)
+        total = jax.tree.map(jnp.zeros_like, tree)
         if parts:
             total, _ = jax.lax.scan(add, total, jax.tree.map(split, given))
         if used < count:
-            total = total + likelihood(w, *jax.tree.map(lambda leaf: leaf[used:], given))
-        return -scale * total - _beside_rows(problem, parameters, lambda gradient: gradient(w))
+            total, _ = add(total, jax.tree.map(lambda leaf: leaf[used:], given))
+        return -scale * to_vector(total)[0] - _beside_rows(problem, parameters, lambda gradient: gradient(w))
 
     return in_parts
+
+
+def _multiplies(problem: Problem, parameters: Parameters) -> bool:
+    """Whether the model's likelihood is made of products of matrices."""
+    w = jax.ShapeDtypeStruct((parameters.size,), "float32")
+    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), problem.shards[0])
+    return multiplies_matrices(lambda w, row: problem.log_likelihood(parameters.unravel(w), row), w, row)
 
 
 def _beside_rows(problem: Problem, parameters: Parameters, at: Callable[[Any], jax.Array]) -> jax.Array:
@@ -89,14 +96,14 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
     With few parameters every row of every agent and chain becomes one lane of a single long axis, and the rows
     are then summed by one product. Compilers vectorise over one long axis, not over several short ones (measured on
     CPU, mixture: 2 to 5 times faster for many chains or agents, no slower for one). With many parameters it would
-    cost memory for nothing.
+    cost memory for nothing, and a product of matrices it would take apart into one small product for each row.
     """
     if parameters.groups:
         return by_group(problem, parameters, network_gradients)
     one_agent = local_gradient(problem, parameters)
     if parameters.size > MANY_PARAMETERS:
         return one_after_the_other(one_agent)
-    if parameters.size > _FEW_PARAMETERS:
+    if parameters.size > _FEW_PARAMETERS or _multiplies(problem, parameters):
         return _side_by_side(one_agent)
 
     def one_row(w: jax.Array, row: Any) -> Any:

@@ -86,6 +86,25 @@ def _require_shared_prior(problem: Problem, parameters: Parameters, start: jax.A
             )
 
 
+def _what_is_at_fault(problem: Problem, parameters: Parameters, w: jax.Array, shard: Any, row: int) -> str:
+    """The row, if something is missing in it; otherwise the start, and which parameter's if that can be told."""
+    own = jax.tree.map(lambda leaf: leaf[row : row + 1], shard)
+    if any(not np.isfinite(np.asarray(leaf, float)).all() for leaf in jax.tree.leaves(own)):
+        return "that row holds a missing or infinite value; leave it out, or fill it"
+    for part in parameters.parts:
+        values = np.asarray(w[part.start : part.stop])
+        if part.constraint is not None or values.all():
+            continue
+        moved = w.at[part.start : part.stop].set(np.where(values == 0, 1, values))
+        if np.isfinite(np.asarray(problem.log_likelihood(parameters.unravel(moved), own))).all():
+            return (
+                f"no value is missing there, but {part.name!r} starts at 0, and at 1 the likelihood is finite; if it "
+                "is a scale, let init return a positive number for it, and say "
+                f"constraints={{{part.name!r}: 'positive'}}"
+            )
+    return "no value is missing there; let init return parameters at which every row has a positive likelihood"
+
+
 def _require_finite_start(
     problem: Problem, parameters: Parameters, start: jax.Array, data: Any, agents: Sequence[int]
 ) -> None:
@@ -115,10 +134,11 @@ def _require_finite_start(
     for place, values in enumerate(np.asarray(each)):
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
+            row = int(bad[0] % problem.shard_sizes[place])
+            shard = jax.tree.map(lambda leaf, place=place: leaf[place], data)
             raise ProblemError(
-                f"log_likelihood is {values[bad[0]]} at the start for agent {agents[place]}, row "
-                f"{bad[0] % problem.shard_sizes[place]}: check that row for missing values, or start where "
-                "every row has a positive likelihood"
+                f"log_likelihood is {values[row]} at the start for agent {agents[place]}, row {row}: "
+                + _what_is_at_fault(problem, parameters, start[place], shard, row)
             )
     for name, prior in priors.items():
         bad = np.flatnonzero(~np.isfinite(np.asarray(prior)))

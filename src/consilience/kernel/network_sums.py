@@ -21,6 +21,8 @@ from consilience.samplers.unison import Evaluation, Ride
 
 _LEAST_ENERGY = 10
 """Energies up to `2^10` always fit: kinetic ones ride along, and a change by 1,000 is a divergence."""
+_FAR = 2.0**12
+"""A chain that starts where an agent's potential is so many times that of `init` starts too far out."""
 
 Potentials = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 """From positions `(chains, agents here, size)` to values `(chains, agents here)` and gradients."""
@@ -89,18 +91,30 @@ class NetworkSums:
             jnp.where(usable, -decoded[0], -jnp.inf), jnp.where(usable, -gradient, 0.0), -own_gradient, decoded[1:]
         )
 
-    def measure(self, shared: jax.Array, private: jax.Array) -> tuple[Grid, jax.Array]:
+    def _at(self, shared: jax.Array, private: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Potentials `(chains, agents here)` and gradients at the positions of all chains."""
+        own = jnp.broadcast_to(self.vary(shared)[:, None], (*private.shape[:2], shared.shape[1]))
+        return self.potentials(jnp.concatenate([own, private], 2))
+
+    def far(self, shared: jax.Array, private: jax.Array) -> jax.Array:
+        """`(chains, agents here)` potentials too far above those at some positions for a start near them.
+
+        From there a trajectory falls for ever, and a grid on which such energies fit is too coarse for others.
+        """
+        return _FAR * (1 + jnp.abs(self._at(shared, private)[0]))
+
+    def measure(self, shared: jax.Array, private: jax.Array, most: Any = jnp.inf) -> tuple[Grid, jax.Array]:
         """A grid for values and gradients like those at the positions of all chains, and the chains with none.
 
         Args:
             shared: `(chains, d)`.
             private: `(chains, agents here, p)`.
+            most: `(chains, agents here)`, an agent's potential beyond which a chain counts as one with none.
         """
         chains, agents = private.shape[:2]
-        own = jnp.broadcast_to(self.vary(shared)[:, None], (chains, agents, shared.shape[1]))
-        values, gradients = self.potentials(jnp.concatenate([own, private], 2))
+        values, gradients = self._at(shared, private)
         slopes = gradients[..., : self.num_shared]
-        usable = jnp.isfinite(values) & jnp.isfinite(gradients).all(-1)
+        usable = (jnp.abs(values) <= most) & jnp.isfinite(values) & jnp.isfinite(gradients).all(-1)
         by_agent = jax.vmap(magnitude_counts, 1)
         counts = [
             self._counted(by_agent(jnp.where(usable.reshape(chains, agents, 1), one, 0.0))).sum(0)

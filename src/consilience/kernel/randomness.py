@@ -30,6 +30,10 @@ class Purpose(enum.IntEnum):
     BATCH = 2
     MOVE = 3
     """The moves of samplers in unison; no agent is in their keys."""
+    SPREAD = 4
+    """Where chains of a warm-up start; of shared parameters, no agent is in their keys."""
+    COMMON_NOISE = 5
+    """Noise that all agents share; no agent is in its keys."""
 
 
 def agent_keys(seed: int, purpose: Purpose, chains: Any, agents: Any) -> jax.Array:
@@ -46,6 +50,18 @@ def chain_keys(seed: int, purpose: Purpose, num_chains: int, step: Any) -> tuple
     chains = jnp.arange(num_chains + 1, dtype=jnp.uint32)
     keys = jax.vmap(lambda chain: at_step(jax.random.fold_in(root, chain), step))(chains)
     return keys[:-1], keys[-1]
+
+
+def step_noise(
+    own: jax.Array, common: jax.Array | None, num_shared: int, steps: jax.Array, size: int, dtype: Any, first: Any = 0
+) -> jax.Array:
+    """The noise of steps as `normals` gives it; that of shared parameters by common keys, if there are some."""
+    numbers = normals(own, steps, size, dtype, first)
+    if common is None:
+        return numbers
+    shared = normals(common, steps, size, dtype, first).reshape(-1, size)
+    place = _from(first, size)
+    return jnp.where(place < num_shared, shared, numbers.reshape(-1, size)).reshape(-1)
 
 
 def at_step(key: jax.Array, step: Any) -> jax.Array:

@@ -2,7 +2,8 @@
 
 Arrays have leading axes `(chains, agents, …)`. All agents' messages are read before any state is replaced. An engine
 gives `gradients` and `disagreement`, which is where engines differ; one whose messages travel over a network takes
-the step in pieces (`message_before`, `message_after`, `completed`), another takes it whole (`one_step`).
+the step in pieces (`message_before` or `message_after`, the exchanges of `chebyshev.py`, `completed`), another takes
+it whole (`one_step`).
 
 Where a model has private parameters, they begin at the entry `private_start` of every vector. There an agent takes
 the same step as a network of one: with the coefficients of a single agent, and its own message takes the place of the
@@ -17,6 +18,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from consilience.graphs import Graph
+from consilience.kernel.chebyshev import mixed
 from consilience.samplers import Gossip, Leaf, SpeaksFirst, SpeaksLast
 
 
@@ -48,6 +51,7 @@ def shared_coefficients(coefficients: Any, private_start: int | None) -> Any:
 
 def one_step(
     sampler: Gossip,
+    graph: Graph,
     state: Any,
     coefficients: Any,
     noise: jax.Array,
@@ -59,6 +63,7 @@ def one_step(
 
     Args:
         sampler: the algorithm.
+        graph: who talks to whom.
         state: of all agents here.
         coefficients: of this step.
         noise: standard normal numbers, shaped like the positions.
@@ -66,15 +71,16 @@ def one_step(
         disagreement: from messages to `Σ_j a_ij (m_i − m_j)`.
         private_start: where private parameters begin, if there are some.
     """
+    mixing = sampler.mixing(graph, shared_coefficients(coefficients, private_start))
     if isinstance(sampler, SpeaksFirst):
         message = message_before(sampler, state, private_start)
-        apart = disagreement(message)
+        heard = mixed(message, disagreement, mixing)
         gradient = gradients(each(sampler.position)(state))
     else:
         gradient = gradients(each(sampler.position)(state))
         message = message_after(sampler, state, gradient, coefficients, noise, private_start)
-        apart = disagreement(message)
-    return completed(sampler, state, gradient, message, apart, coefficients, noise, private_start)
+        heard = mixed(message, disagreement, mixing)
+    return completed(sampler, state, gradient, message, heard, coefficients, noise, private_start)
 
 
 def message_before(sampler: SpeaksFirst, state: Any, private_start: int | None = None) -> Any:
@@ -101,16 +107,16 @@ def completed(
     state: Any,
     gradient: Any,
     message: Any,
-    disagreement: Any,
+    heard: Any,
     coefficients: Any,
     noise: Any,
     private_start: int | None = None,
 ) -> Any:
-    """The states after a step whose messages have been exchanged."""
+    """The states after a step whose messages have been mixed; `heard` is what came of them."""
     if private_start is not None:
         shared, private = slice(private_start), slice(private_start, None)
         new = completed(
-            sampler, _of_block(sampler, state, shared), gradient[..., shared], message, disagreement,
+            sampler, _of_block(sampler, state, shared), gradient[..., shared], message, heard,
             coefficients.shared, noise[..., shared],
         )  # fmt: skip
         alone = _alone(
@@ -121,11 +127,10 @@ def completed(
             sampler, lambda kind, a, b: jnp.concatenate([a, b], -1) if kind is Leaf.VECTOR else a, new, alone
         )
 
-    def one_agent(state: Any, gradient: Any, message: Any, disagreement: Any, noise: Any) -> Any:
-        mixed = sampler.mix(message, disagreement, coefficients)
-        return sampler.step(state, gradient, message, mixed, coefficients, noise)
+    def one_agent(state: Any, gradient: Any, message: Any, heard: Any, noise: Any) -> Any:
+        return sampler.step(state, gradient, message, heard, coefficients, noise)
 
-    return each(one_agent)(state, gradient, message, disagreement, noise)
+    return each(one_agent)(state, gradient, message, heard, noise)
 
 
 def _alone(sampler: Any, state: Any, gradient: Any, coefficients: Any, noise: Any) -> Any:

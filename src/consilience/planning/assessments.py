@@ -19,7 +19,7 @@ from consilience.diagnostics import consensus_error, kl_divergence
 from consilience.engines.simulate import Simulation
 from consilience.errors import ProblemError
 from consilience.planning.checks import check, require_stable
-from consilience.planning.suggestions import suggest
+from consilience.planning.suggestions import nearest_proven
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers import Finding
@@ -34,7 +34,7 @@ from consilience.theory import (
     require_dula,
     require_small,
 )
-from consilience.theory.constants import posterior_grid
+from consilience.theory.constants import posterior_grid, require_curved
 from consilience.theory.prediction import even_steps
 
 _FEWEST_STEPS, _MOST_STEPS = 1_000_000, 4_000_000
@@ -113,12 +113,16 @@ def assess(problem: Problem, plan: Plan, show: Callable[[str], None] = lambda _:
         show: called with what is looked at next.
     """
     require_dula(plan.sampler)
+    if problem.replicas is not None:  # repetitions with data of their own: the theory is about the first
+        problem, plan = dataclasses.replace(problem, replicas=None), plan.replace(num_chains=1)
     show("checking the plan")
     findings = check(plan, problem)
     require_stable(findings)
     potentials, pilot = Potentials(problem), None
     require_small(potentials)
     if not is_quadratic(potentials):
+        show("looking at the mode")
+        require_curved(potentials)
         show("running a pilot")
         pilot = run_pilot(potentials, plan)
     show("finding the constants of the problem")
@@ -127,10 +131,7 @@ def assess(problem: Problem, plan: Plan, show: Callable[[str], None] = lambda _:
     assessment = _assessed(plan, findings, analysis, pilot)
     if assessment.prediction.divergence_bound is not None:
         return assessment
-    nearest = suggest(problem, plan.graph, plan.num_steps, plan, analysis).proven
-    if nearest is None:
-        return assessment
-    inner = nearest.plan
+    inner = nearest_proven(plan, analysis).plan
     show("evaluating the nearest plan inside the theorems")
     pilot = None if analysis.gaussian else run_pilot(potentials, inner)
     return dataclasses.replace(assessment, proven=_assessed(inner, check(inner), analysis, pilot))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from consilience.errors import UnstableError
 from consilience.plans import Plan
-from consilience.samplers import Finding, Unison
+from consilience.samplers import Corrected, Finding, Unison
 
 if TYPE_CHECKING:
     from consilience.problems import Problem
@@ -28,23 +28,40 @@ def check(plan: Plan, problem: Problem | None = None, curvature: float | None = 
         from consilience.kernel.curvature import largest_curvature
 
         curvature = largest_curvature(problem, plan.seed, plan.dtype)
-    found = [_graph(plan), *plan.sampler.findings(plan.graph, plan.num_steps, curvature), *_temperature(plan)]
+    found = [_graph(plan), *plan.sampler.findings(plan.graph, plan.num_steps, curvature)]
+    found += [*_batches(plan), *_temperature(plan)]
     return [*found, *_private(plan, problem)] if problem is not None else found
 
 
 def revealed(plan: Plan) -> list[Finding]:
-    """What nodes would learn of each other's data from sums over the network, if the sampler makes them."""
-    if not plan.sampler.tunes_itself or plan.num_agents == 1:
+    """What nodes would learn of each other's data from messages, and from sums over the network."""
+    if plan.num_agents == 1:
         return []
+    if plan.is_unison:
+        return [_by_sums(plan, "a sum")]
+    return [*_by_messages(plan), *([_by_sums(plan, "a sum of the warm-up")] if plan.sampler.tunes_itself else [])]
+
+
+def _by_sums(plan: Plan, sum_: str) -> Finding:
+    """What nodes learn from sums."""
     if plan.num_agents == 2:
-        message = "of two agents each can take its own part from a sum, and has the other's: nothing hides it"
-        return [Finding("warning", "masks", message, "a third agent")]
+        message = f"of two agents each can take its own part from {sum_}, and has the other's: nothing hides it"
+        return Finding("warning", "masks", message, "a third agent")
     if plan.masked is False:
-        message = "without masks a node sees the gradients of agents whose parts of a sum pass through it"
-        return [Finding("warning", "masks", message, "leave out masked = false (--unmasked)")]
-    return [
-        Finding("ok", "masks", "between nodes, an agent's part of a sum is hidden; the sum itself is known to all")
-    ]
+        message = f"without masks a node sees the gradients of agents whose parts of {sum_} pass through it"
+        return Finding("warning", "masks", message, "leave out masked = false (--unmasked)")
+    return Finding(
+        "ok", "masks", f"between nodes, an agent's part of {sum_} is hidden; the sum itself is known to all"
+    )
+
+
+def _by_messages(plan: Plan) -> list[Finding]:
+    """What neighbours learn from messages of gossip."""
+    if plan.sampler.kind != "kinetic" and not plan.gossip.has_common_noise:
+        return []
+    why = "the noise is known to all" if plan.gossip.has_common_noise else "position and momentum together tell it"
+    message = f"a neighbour can read an agent's gradients from its messages, without noise ({why})"
+    return [Finding("warning", "messages", message, "langevin with noise of its own adds noise to all that is sent")]
 
 
 def counted(num_agents: int) -> str:
@@ -79,6 +96,18 @@ def _private(plan: Plan, problem: Problem) -> list[Finding]:
         return []
     names = ", ".join(problem.private)
     return [Finding("error", "private parameters", f"{plan.sampler.kind} does not take any ({names})", "take hmc")]
+
+
+def _batches(plan: Plan) -> list[Finding]:
+    """Corrected samplers need control variates for minibatches."""
+    if plan.batch_size is None or not isinstance(plan.sampler, Corrected):
+        return []
+    if plan.has_control_variates:
+        return [Finding("ok", "minibatches", "with control variates, anchored where the warm-up has been")]
+    message = "without control variates the noise of minibatches heats: draws are wider than the posterior"
+    if plan.sampler.tunes_itself:
+        return [Finding("warning", "minibatches", message, "leave out control_variates = false")]
+    return [Finding("warning", "minibatches", message, 'a warm-up finds their anchor: leave out whitening = "none"')]
 
 
 def _temperature(plan: Plan) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 NUTS if all parameters are shared, HMC if some are private; both need every agent to hold all shared parameters of all
 chains, and a sum of that many numbers over the network for each leapfrog step. So the rule: up to 2,000 shared
-parameters. Larger models need a sampler by gossip, which is to be named.
+parameters. Larger models need a sampler by gossip, which is to be named: `kinetic` needs no numbers either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def default_sampler(problem: Problem) -> Unison:
     if count > MOST_SHARED:
         raise PlanError(
             f"the model has {count:,} shared parameters: up to {MOST_SHARED:,} are sampled in unison without being "
-            "told how; for this one name a sampler by gossip, cs.dula(…) in a Plan or --sampler dula with --steps"
+            "told how; for this one name a sampler by gossip, cs.kinetic() in a Plan or --sampler kinetic"
         )
     return hmc() if problem.private else nuts()
 

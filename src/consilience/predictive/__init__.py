@@ -1,6 +1,6 @@
 """Predictions with uncertainty from posterior draws: class probabilities, calibration, out-of-distribution scores."""
 
-from consilience.predictive.classes import ClassPredictions, Predictor
+from consilience.predictive.classes import ClassPredictions, Predictor, pooled
 from consilience.predictive.derived import derived_draws
 from consilience.predictive.draws import parameter_draws
 from consilience.predictive.out_of_distribution import DetectionScores, detect
@@ -15,6 +15,7 @@ __all__ = [
     "derived_draws",
     "detect",
     "parameter_draws",
+    "pooled",
     "reliability",
     "score",
 ]

@@ -13,7 +13,7 @@ Only sums over draws are kept, so memory is that of the inputs times the classes
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -66,6 +66,26 @@ class ClassPredictions(NamedTuple):
         if self.num_draws == 1:  # what is left would be rounding
             return np.zeros(len(self.aleatoric))
         return np.maximum(self.entropy - self.aleatoric, 0.0)
+
+
+def pooled(found: Sequence[ClassPredictions]) -> ClassPredictions:
+    """What the draws of several sets say together, as if they were one.
+
+    >>> one, other = (ClassPredictions(np.array([[p, 1 - p]]), np.zeros((1, 2)), np.zeros(1), 5) for p in (0.2, 0.6))
+    >>> both = pooled([one, other])
+    >>> both.probabilities.round(3).tolist(), both.deviations.round(3).tolist(), both.num_draws
+    ([[0.4, 0.6]], [[0.2, 0.2]], 10)
+    """
+    draws = sum(one.num_draws for one in found)
+    mean, square, entropy = (
+        sum(one.num_draws / draws * term for one, term in zip(found, terms, strict=True))
+        for terms in (
+            [one.probabilities for one in found],
+            [one.deviations**2 + one.probabilities**2 for one in found],
+            [one.aleatoric for one in found],
+        )
+    )
+    return ClassPredictions(mean, np.sqrt(np.maximum(square - mean**2, 0.0)), entropy, draws)
 
 
 class Predictor:

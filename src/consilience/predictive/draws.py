@@ -25,9 +25,10 @@ def parameter_draws(draws: Any, agent: int, at_once: int = 64) -> Iterator[Any]:
         agent: which agent.
         at_once: how many draws of each chain to read at once.
 
-    A private parameter of which the agent has fewer entries than others has its own number of them.
+    A private parameter of which the agent has fewer entries than others has its own number of them. A node holds the
+    draws of its own agent alone; shared draws of a run in unison are every agent's.
     """
-    own = draws.sel(agent=agent)
+    own = _of_agent(draws, agent)
     for some in _pieces(own, at_once):
         tree: dict[str, Any] = {}
         for name, values in some.items():
@@ -82,6 +83,19 @@ def over_draws(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.lax.map(lambda draw: function(draw, *others), draws)
 
     return whole
+
+
+def _of_agent(draws: xarray.Dataset, agent: int) -> xarray.Dataset:
+    if "agent" not in draws.dims:
+        return draws
+    numbers = draws["agent"].to_numpy().tolist()
+    if agent not in numbers:
+        few = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
+        raise InputError(
+            f"these are the draws of agent {few}, and there are none of agent {agent}: name one that is here (a node "
+            "holds its own agent's draws; `consilience report` merges those of all nodes)"
+        )
+    return draws.sel(agent=agent)
 
 
 def _pieces(own: xarray.Dataset, at_once: int) -> Iterator[dict[str, np.ndarray]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from consilience.diagnostics import fitted_rate
+from consilience.reports.theme import ACCENT, COLOURS, INK, MUTED
 from consilience.runs import RunDirectory
 from consilience.runs.posterior import evenly
 from consilience.runs.summary import flat_draws
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-INK = "#1f2933"
-MUTED = "#7b8794"
-ACCENT = "#d64545"
-COLOURS = ("#2a6f97", "#e07a5f", "#3d9970", "#8e6bbf", "#c9a227", "#457b9d", "#bc4b6c", "#5f7470")
+MOST_PANELS = 24
+"""How many parameters a figure of marginals or traces shows at most."""
+_WIDER = 0.5  # a line than the one that is drawn over it
+MOST_POINTS = 60_000
+"""Of lines in a figure; with more they are drawn as an image."""
 _MEASURES = {
     "consensus_error": "consensus error  Σ‖wᵢ − w̄‖²",
     "distance_to_neighbours": "squared distance to neighbours",
@@ -28,6 +30,8 @@ _MEASURES = {
 STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
+    "text.color": INK,
+    "axes.facecolor": "none",
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.titlesize": 10,
@@ -116,16 +120,21 @@ def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
             metrics, decay = run.metrics, run.plan.sampler.consensus_decay
             steps, measure = metrics["step"].to_numpy(), next(name for name in _MEASURES if name in metrics)
             errors = metrics[measure].to_numpy().mean(0)
+            steps, errors = steps[errors > 0], errors[errors > 0]  # agents may begin at one place
+            if not len(steps):
+                continue
             rate, offset = decay if decay is not None else (0.0, 1.0)
             axis.plot(steps, errors, color=colour, alpha=0.18, linewidth=0.5, rasterized=True)
             time, level = _binned(steps, errors)
             measured = fitted_rate(steps, errors, offset)
-            axis.plot(time, level, color=colour, linewidth=2, label=f"{label}: slope −{measured:.2f}")
+            axis.plot(time, level, color=colour, linewidth=2, label=f"{label}: slope {_signed(-measured)}")
             if rate > 0:
                 late = len(level) * 3 // 4
                 scale = np.exp(np.mean(np.log(level[late:]) + rate * np.log(offset + time[late:])))
                 guide = scale * (offset + time) ** -rate
-                axis.plot(time, guide, color=INK, linewidth=1.1, linestyle="--", label=f"theorem: slope −{rate:.2f}")
+                axis.plot(
+                    time, guide, color=INK, linewidth=1.1, linestyle="--", label=f"theorem: slope {_signed(-rate)}"
+                )
         axis.set(xscale="log", yscale="log", xlabel="step k", ylabel=_MEASURES[measure])
         handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
         axis.legend(handles.values(), handles.keys(), fontsize=8.5)
@@ -133,32 +142,66 @@ def consensus(runs: Mapping[str, RunDirectory]) -> Figure:
     return figure
 
 
+def _signed(slope: float) -> str:
+    """A slope with the sign that print has.
+
+    >>> _signed(-0.451), _signed(0.05), _signed(float("nan"))
+    ('−0.45', '0.05', 'unknown')
+    """
+    return f"{slope:.2f}".replace("-", "−") if slope == slope else "unknown"
+
+
+def trace_axes(count: int) -> tuple[Figure, list[Any]]:
+    """A figure with a panel for each of so many traces: in one column, or in two if they are many."""
+    columns = 1 if count <= 4 else 2
+    lines = -(-count // columns)
+    with styled((9.2, (1.75 if columns == 1 else 1.3) * lines + 0.5), layout=None) as figure:
+        axes = figure.subplots(lines, columns, sharex=True, squeeze=False).T.ravel().tolist()
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    return figure, axes[:count]
+
+
+def finish_traces(figure: Figure, axes: Sequence[Any], along: str) -> None:
+    """The legend, with lines thick enough to tell their colours, what the panels are drawn over, and the layout."""
+    legend = axes[0].legend(
+        ncols=4 if len(axes) > 4 else 8, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2,
+        frameon=False, labelcolor=INK,
+    )  # fmt: skip
+    for line in legend.get_lines():
+        line.set(linewidth=3, alpha=1)
+    for axis in axes:
+        if axis.get_subplotspec().is_last_row() or axis is axes[-1]:
+            axis.set_xlabel(along)
+            axis.tick_params(labelbottom=True)
+    figure.set_layout_engine("tight", rect=(0.012, 0, 1, 1))
+
+
 def traces(run: RunDirectory) -> Figure:
-    """Up to three parameters over time: every agent thin, the network average strong."""
+    """Parameters over time, a line for each agent."""
     numbers = run.draws["agent"].to_numpy()
     agents = evenly(len(numbers), 8)
-    draws, names = flat_draws(run, agents, 3, for_people=True)
-    chosen = evenly(draws.shape[2], 1500)
+    draws, names = flat_draws(run, agents, MOST_PANELS, for_people=True)
+    chosen = evenly(draws.shape[2], 1500 if len(names) <= 4 else 600)
     steps = run.draws["step"].to_numpy()[chosen]
-    with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
-        axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
-        for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
-            for i, agent in enumerate(agents):
-                line = draws[0, i, chosen, column]
-                label = f"agent {numbers[agent]}"
-                axis.plot(steps, line, color=COLOURS[i % len(COLOURS)], linewidth=0.5, alpha=0.7, label=label)
-            axis.set_ylabel(pretty(name))
-        axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
-        axes[-1].set_xlabel("step")
-        figure.set_layout_engine("tight", rect=(0.012, 0, 1, 1))
+    heavy = len(agents) * len(chosen) * len(names) > MOST_POINTS
+    figure, axes = trace_axes(len(names))
+    for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
+        for i, agent in enumerate(agents):
+            line = draws[0, i, chosen, column]
+            label, colour = f"agent {numbers[agent]}", COLOURS[i % len(COLOURS)]
+            width = 0.7 + _WIDER * (len(agents) - 1 - i)  # agents that agree lie over each other: the first shine out
+            axis.plot(steps, line, color=colour, linewidth=width, label=label, rasterized=heavy)
+        axis.set_ylabel(pretty(name))
+    finish_traces(figure, axes, "step")
     return figure
 
 
 def marginals(run: RunDirectory) -> Figure:
-    """The marginal density of up to eight parameters, one line an agent."""
+    """The marginal density of parameters, one line an agent."""
     agents = evenly(run.draws.sizes["agent"], 8)
-    draws, names = flat_draws(run, agents, 8, for_people=True)
-    weights = run.draw_weights
+    draws, names = flat_draws(run, agents, MOST_PANELS, for_people=True, latest=True)
+    weights = run.draw_weights[run.draws.sizes["draw"] - draws.shape[2] :]
     figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]
@@ -188,19 +231,20 @@ def network(run: RunDirectory) -> Figure:
     drawn.add_edges_from(graph.edges.tolist())
     ring_like = graph.name in ("ring", "complete", "watts_strogatz", "erdos_renyi") or graph.num_agents > 300
     place = networkx.circular_layout(drawn) if ring_like else networkx.kamada_kawai_layout(drawn)
-    with styled((3.2, 3.2), layout=None) as figure:
+    side = 2.4 if graph.num_agents <= 12 else 3.6
+    with styled((side, side), layout=None) as figure:
         axis = figure.subplots()
         axis.set_axis_off()
         axis.set_aspect("equal")
         for i, j in graph.edges[:20_000]:
             axis.plot(*zip(place[i], place[j], strict=True), color=MUTED, linewidth=1, zorder=1)
         points = np.array([place[i] for i in range(graph.num_agents)])
-        size = 380 if graph.num_agents <= 12 else 3000 / graph.num_agents + 3
+        size = 260 if graph.num_agents <= 12 else 3000 / graph.num_agents + 3
         axis.scatter(points[:, 0], points[:, 1], s=size, color=COLOURS[0], zorder=2)
         if graph.num_agents <= 12:
             for i, (px, py) in enumerate(points):
                 axis.text(px, py, str(i), color="white", ha="center", va="center", weight="bold", zorder=3)
-        axis.margins(0.15)
+        axis.margins(0.17)
         figure.set_layout_engine("tight")
     return figure
 

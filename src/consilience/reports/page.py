@@ -1,8 +1,7 @@
-"""One self-contained HTML page: figures are embedded, nothing is fetched; PNGs also stand beside it."""
+"""One self-contained HTML page: figures are drawn in it and can be zoomed, nothing is fetched; PNGs beside it."""
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from markupsafe import Markup
 
 from consilience.reports.tables import Table
+from consilience.reports.theme import drawn, palette
 from consilience.runs.files import disk_errors, write_text
 
 if TYPE_CHECKING:
@@ -53,17 +54,17 @@ def render_page(
         embedded = {}
         for section in sections:
             for name, figure in section.figures.items():
-                image = _png(figure)
-                (directory / "figures" / f"{name}.png").write_bytes(image)
-                embedded[name] = base64.b64encode(image).decode()
+                (directory / "figures" / f"{name}.png").write_bytes(_png(figure))
+                embedded[name] = Markup(drawn(figure, name))
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("consilience.reports", ""),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
         )
         page: Any = environment.get_template("page.html").render(
-            title=title, subtitle=subtitle, facts=facts, sections=sections, images=embedded, details=details
-        )
+            title=title, subtitle=subtitle, facts=facts, sections=sections, figures=embedded, details=details,
+            light=palette(dark=False), dark=palette(dark=True),
+        )  # fmt: skip
         write_text(directory / "report.html", page)
     return directory / "report.html"
 

@@ -14,9 +14,11 @@ from consilience.reports.study_report import study_sections
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
+from consilience.reports.warmup_report import prediction_section, warmup_section
 from consilience.runs import RunDirectory
 from consilience.runs.files import read_json
 
+_CLOSE = 0.25  # of a theorem's slope, within which a measured one needs no words
 _AGREEMENT = ("consensus_error", "distance_to_neighbours")
 
 
@@ -34,7 +36,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         "graph": plan.graph.name.replace("_", " "),
         "chains": shown(plan.num_chains),
         **({"sampler": summary["method"]} if plan.sampler.tunes_itself else {"steps": shown(plan.num_steps)}),
-        "draws of a chain" if plan.sampler.tunes_itself else "draws an agent": shown(summary["num_draws"]),
+        "draws of a chain" if plan.is_unison else "draws an agent": shown(summary["num_draws"]),
         "steps per second": shown(timing["steps_per_second"]),
         "sampling": f"{timing['sampling_seconds']:.1f} s",
         **{name.replace("_", " "): shown(summary[name]) for name in _AGREEMENT if name in summary},
@@ -58,13 +60,15 @@ def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
     text = summary["verdict"] + (
         "" if cost is None else f" One effective draw takes {shown(cost)} rounds of messages."
     )
+    if summary.get("remedy"):
+        text += f" What to do: {summary['remedy']}."
     text = " ".join([text, *(f"Note: {one}." for one in summary.get("warnings", ()))])
     return [Section("Has it converged?" if anything_else else "Verdict", text)]
 
 
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
     """What any run can show: the posterior, agreement or chains, the graph."""
-    own = unison_sections if run.plan.sampler.tunes_itself else gossip_sections
+    own = unison_sections if run.plan.is_unison else gossip_sections
     rows = run.summary.get("posterior")
     effects = effect_sections(rows) if with_marginals and isinstance(rows, list) else []
     first, *rest = own(run, with_marginals)
@@ -96,11 +100,20 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
             )
         )
     worst = max((value for value in summary["rhat_across_agents"] if value is not None), default=None)
-    text = "Every agent's path over the run (first chain)."
+    text = (
+        "Every agent's path over the run (first chain), one over the other, the first agent's the widest."
+        + _panels_in_words(summary)
+    )
     if run.plan.num_agents > 1:
         text += f" R-hat across agents, which measures agreement and not convergence, is at most {shown(worst)}."
     sections.append(Section("Traces", text, {"traces": figures.traces(run)}))
-    return sections
+    return [*sections, *prediction_section(run), *warmup_section(run)]
+
+
+def _panels_in_words(summary: Mapping[str, Any]) -> str:
+    """How many parameters figures show, if not all."""
+    every = summary.get("num_parameters", 0)
+    return f" {figures.MOST_PANELS} of {every:,} parameters, evenly chosen." if every > figures.MOST_PANELS else ""
 
 
 def _network_words(summary: Mapping[str, Any]) -> str:
@@ -138,7 +151,24 @@ def _agreement_words(summary: Mapping[str, Any]) -> str:
         if summary["consensus_rate"]["theorem"] is not None
         else "How far agents are from their average."
     )
-    return f"{falls} Draws of an agent carry this error on top of the network average."
+    return f"{falls} Draws of an agent carry this error on top of the network average.{_beside_theorem(summary)}"
+
+
+def _beside_theorem(summary: Mapping[str, Any]) -> str:
+    """Why the measured slope is not the theorem's, where they are far apart."""
+    fitted, theorem = (summary["consensus_rate"][name] for name in ("fitted", "theorem"))
+    if fitted is None or theorem is None or theorem <= 0 or abs(fitted - theorem) <= _CLOSE * theorem:
+        return ""
+    beside = f" The error falls at the rate {fitted:.2f} here, and the theorem says {theorem:.2f}: "
+    if fitted > theorem:
+        return beside + (
+            "that is a bound from above, for the worst gradients and late steps. Agents may agree sooner, above all "
+            "while they still leave their starts."
+        )
+    return beside + (
+        "that is about late steps of plans inside its conditions, with full gradients. Either this run is too short "
+        "to show them, or it is outside (`consilience check` says)."
+    )
 
 
 def participation_section(run: RunDirectory) -> list[Section]:
@@ -162,8 +192,10 @@ def participation_section(run: RunDirectory) -> list[Section]:
 
 
 def _prior_words(run: RunDirectory) -> str:
-    if not run.plan.sampler.tunes_itself:
+    if not run.plan.begins_anew_without:
         return "with their share of the prior."
+    if not run.plan.is_unison:
+        return "with the whole prior. Verdict and tables are of the draws since agents were last lost or came back."
     return (
         "with the whole prior. Chains warmed up anew whenever agents were lost or came back; what is shown here is "
         "of the draws since then."

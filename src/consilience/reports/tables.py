@@ -6,13 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+_WRAPPED = 32  # characters of a column of words, which a terminal breaks into lines
+
 
 @dataclass(frozen=True)
 class Table:
-    """A header and rows of text."""
+    """A header and rows of text.
+
+    Attributes:
+        header: of the columns.
+        body: the rows.
+        links: for each row, where its first cell leads to on a page; empty if nowhere.
+        sorts: whether a page lets readers sort it by its columns.
+    """
 
     header: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
+    links: tuple[str, ...] = ()
+    sorts: bool = False
 
     @property
     def word_columns(self) -> tuple[bool, ...]:
@@ -43,19 +54,72 @@ def agents(summary: Mapping[str, Any], extra: Sequence[str] = ()) -> Table:
         {row["parameter"]: row.get("label") for row in rows if "agent" not in row} if isinstance(rows, list) else {}
     )
     known = [labels.get(name) or name for name in names]
-    header = ["", *(f"mean {name}" for name in known), *(f"sd {name}" for name in known), "ESS", "R-hat"]
+    header = ["", "R-hat", "ESS", *(f"mean {name}" for name in known), *(f"sd {name}" for name in known)]
     header += [key.replace("_", " ") for key in extra]
 
     def cells(label: str, row: Mapping[str, Any]) -> tuple[str, ...]:
         means = [shown(value) for value in row["mean"][: len(names)]]
         spreads = [shown(value) for value in row["standard_deviation"][: len(names)]]
-        mixing = [shown(_extreme(row["ess"], min)), shown(_extreme(row["rhat"], max))]
-        return (label, *means, *spreads, *mixing, *(shown(row.get(key)) for key in extra))
+        mixing = [shown(_extreme(row["rhat"], max)), shown(_extreme(row["ess"], min))]
+        return (label, *mixing, *means, *spreads, *(shown(row.get(key)) for key in extra))
 
     body = [cells(f"agent {row['agent']}", row) for row in summary["agents"]]
-    if summary["num_agents"] > 1:
+    if len(summary["agents"]) > 1:  # one node's summary knows no other agent
         body.append(cells("network average", summary["network_average"]))
     return Table(tuple(header), tuple(body))
+
+
+def classifiers(summary: Mapping[str, Any]) -> Table:
+    """Accuracy of every agent, with confidence and calibration where they were measured, and of all together."""
+    records = [
+        {"name": f"agent {row['agent']}", "accuracy": _percent(row["accuracy"]), **_scores(row)}
+        for row in summary["agents"]
+    ]
+    if len(records) > 1:
+        share = summary.get("predictive_accuracy")
+        averaged = {} if share is None else {"averaged": _percent(share)}
+        accuracy = _percent(summary["accuracy_mean"])
+        records.append({"name": "all agents", "accuracy": accuracy, **averaged, **_scores(summary)})
+    there = {name for record in records for name in record}
+    columns = {
+        "": "name", "accuracy": "accuracy", "of averaged draws": "averaged", "confidence": "confidence",
+        "calibration error": "ece",
+    }  # fmt: skip
+    return rows(records, {title: name for title, name in columns.items() if name in there})
+
+
+def _scores(row: Mapping[str, Any]) -> dict[str, Any]:
+    found = row.get("in_distribution", {})
+    return {name: found[key] for name, key in (("confidence", "confidence_mean"), ("ece", "ece")) if key in found}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def in_parts(shown: Table, width: int) -> list[Table]:
+    """The columns of a table in parts that fit into a line, each with the first column.
+
+    >>> table = Table(("", "mean", "sd"), (("slope", "1.25", "0.50"),))
+    >>> [part.header for part in in_parts(table, 16)]
+    [('', 'mean'), ('', 'sd')]
+    >>> len(in_parts(table, 80))
+    1
+    """
+    widths = [2 + max(map(len, column)) for column in zip(shown.header, *shown.body, strict=True)]
+    pairs = zip(widths, shown.word_columns, strict=True)
+    taken = [min(one, _WRAPPED) if words and place else one for place, (one, words) in enumerate(pairs)]
+    parts, room = [[0]], width - taken[0]
+    for place, one in enumerate(taken[1:], start=1):
+        if one > room and len(parts[-1]) > 1:
+            parts.append([0])
+            room = width - taken[0]
+        parts[-1].append(place)
+        room -= one
+    return [
+        Table(tuple(shown.header[one] for one in part), tuple(tuple(row[one] for one in part) for row in shown.body))
+        for part in parts
+    ]
 
 
 def shown(value: Any) -> str:

@@ -9,7 +9,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from consilience.reports import tables
-from consilience.reports.figures import COLOURS, pretty, small_axes, styled
+from consilience.reports.figures import (
+    COLOURS,
+    INK,
+    MOST_PANELS,
+    MOST_POINTS,
+    finish_traces,
+    pretty,
+    small_axes,
+    trace_axes,
+)
 from consilience.reports.page import Section
 from consilience.reports.posterior_table import PAGE_WIDTH, posterior_table, ratio_words
 from consilience.reports.tables import shown
@@ -48,7 +57,7 @@ def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         {"marginals": chain_marginals(run)} if with_marginals else {},
         posterior_table(summary["posterior"], PAGE_WIDTH),
     )
-    marked = " Black ticks below: draws that diverged." if summary["divergences"] else ""
+    marked = " Ticks below: draws that diverged." if summary["divergences"] else ""
     traces = Section("Chains", f"Every draw, a colour for each chain.{marked}", {"traces": chain_traces(run)})
     return [posterior, traces, _sampler(summary)]
 
@@ -96,8 +105,8 @@ def _sampler(summary: Mapping[str, Any]) -> Section:
 
 
 def chain_marginals(run: RunDirectory) -> Figure:
-    """The marginal density of up to eight parameters, one line a chain."""
-    draws, names = _draws(run, 8)
+    """The marginal density of parameters, one line a chain."""
+    draws, names = _draws(run, MOST_PANELS)
     figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]
@@ -112,32 +121,21 @@ def chain_marginals(run: RunDirectory) -> Figure:
 
 
 def chain_traces(run: RunDirectory) -> Figure:
-    """Up to three parameters, every chain; ticks below them where a draw of some chain diverged."""
-    draws, names = _draws(run, 3)
+    """Parameters over draws, every chain; ticks below them where a draw of some chain diverged."""
+    draws, names = _draws(run, MOST_PANELS)
     diverged = np.flatnonzero(_diverging(run).any(0))
-    chosen = evenly(draws.shape[1], 1500)
-    with styled((9.2, 1.75 * len(names) + 0.4), layout=None) as figure:
-        axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
-        for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
-            for chain in range(len(draws)):
-                line = draws[chain, chosen, column]
-                label = f"chain {chain}"
-                axis.plot(chosen, line, color=COLOURS[chain % len(COLOURS)], linewidth=0.6, alpha=0.7, label=label)
-            bottom = axis.get_xaxis_transform()
-            if len(diverged):
-                axis.plot(
-                    diverged,
-                    np.zeros(len(diverged)),
-                    "|",
-                    color="black",
-                    markersize=9,
-                    transform=bottom,
-                    clip_on=False,
-                )
-            axis.set_ylabel(pretty(name))
-        axes[0].legend(ncols=8, fontsize=7.5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
-        axes[-1].set_xlabel("draw")
-        figure.set_layout_engine("tight", rect=(0.012, 0, 1, 1))  # ticks grow longer while it is laid out
+    chosen = evenly(draws.shape[1], 1500 if len(names) <= 4 else 600)
+    figure, axes = trace_axes(len(names))
+    for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
+        for chain in range(len(draws)):
+            line, colour = draws[chain, chosen, column], COLOURS[chain % len(COLOURS)]
+            heavy = len(draws) * len(chosen) * len(names) > MOST_POINTS
+            axis.plot(chosen, line, color=colour, linewidth=0.7, alpha=0.75, label=f"chain {chain}", rasterized=heavy)
+        if len(diverged):
+            bottom, low = axis.get_xaxis_transform(), np.zeros(len(diverged))
+            axis.plot(diverged, low, "|", color=INK, markersize=9, transform=bottom, clip_on=False)
+        axis.set_ylabel(pretty(name))
+    finish_traces(figure, axes, "draw")
     return figure
 
 

@@ -157,9 +157,9 @@ class RunDirectory:
 
     @property
     def latest_draws(self) -> xarray.Dataset:
-        """The draws of one posterior: all, or in unison those since agents were last lost or came back."""
+        """The draws of one posterior: all, or those since agents were last lost or came back, if that changed it."""
         draws = self.draws
-        if "participation" not in draws.coords or not self.plan.sampler.tunes_itself:
+        if "participation" not in draws.coords or not self.plan.begins_anew_without:
             return draws
         members = draws["participation"].to_numpy()
         members = members if members.ndim == 2 else members[0]  # of the first node, if several were merged
@@ -215,7 +215,7 @@ class RunDirectory:
     def to_arviz(self) -> arviz.InferenceData:
         """The draws as ArviZ's InferenceData; `agent` is one more dimension of what agents have each for themselves.
 
-        Names that people know are coordinates, and derived quantities are there too. Of a sampler that tunes itself,
+        Names that people know are coordinates, and derived quantities are there too. Of a sampler in unison,
         what was measured with each draw is in `sample_stats`.
         """
         import arviz
@@ -227,12 +227,12 @@ class RunDirectory:
             if name in posterior and posterior[name].shape[-1] == len(labels):
                 posterior = posterior.assign_coords({posterior[name].dims[-1]: labels})
         posterior = posterior.transpose("chain", "draw", *(one for one in ("agent",) if one in posterior.dims), ...)
-        if not self.plan.sampler.tunes_itself:
+        if not self.plan.is_unison:
             return arviz.InferenceData(posterior=posterior)
         return arviz.InferenceData(posterior=posterior, sample_stats=self.sample_stats())
 
     def sample_stats(self) -> xarray.Dataset:
-        """What was measured with each draw of a sampler that tunes itself: `(chain, draw)`, by ArviZ's names.
+        """What was measured with each draw of a sampler in unison: `(chain, draw)`, by ArviZ's names.
 
         Those of the warm-up are in `metrics`.
         """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -155,11 +155,14 @@ class Loop:
         """The step at which to look next whether the draws suffice; the last one if nobody looks."""
         if not self.plan.stops_itself:
             return self.plan.num_steps
-        return min(self.plan.num_steps, next(look for look in looks(self.plan.burn_in) if look > step))
+        return min(self.plan.num_steps, next(look for look in self._looks() if look > step))
+
+    def _looks(self) -> Iterator[int]:
+        return looks(self.plan.burn_in, self.plan.store_every)
 
     def _may_stop(self, step: int) -> bool:
         """Whether the draws of all agents suffice, if it is time to look."""
-        due = itertools.takewhile(lambda at: at <= step, looks(self.plan.burn_in))
+        due = itertools.takewhile(lambda at: at <= step, self._looks())
         if not self.plan.stops_itself or step not in due:
             return False
         self._wait(0)
@@ -259,7 +262,8 @@ class Loop:
         self.companion.before_checkpoint(step)
         self._sync()
         self.checkpoints.save(step, state, {"draws": self.draws.written, "times": self.metrics.length})
-        self._note(step=step, timing=self._timing(step))
+        found = self.stepper.found_so_far(state)
+        self._note(step=step, timing=self._timing(step), **({"adaptation": found} if found else {}))
         self.companion.after_checkpoint(step)
         self.last_checkpoint = time.perf_counter()
 

@@ -5,7 +5,8 @@ of its own there is a row for the network,
 
     mean, standard deviation, quantiles   of the draws of all agents together
     between_agents                        the standard deviation of the agents' means
-    R-hat, effective draws                of the worst agent,
+    R-hat, effective draws                of the worst agent
+    R-hat across agents                   do agents agree,
 
 and one for each agent if that is asked for. Quantities that a problem derives are rows too.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from consilience.diagnostics.agreement import agreement
 from consilience.diagnostics.convergence import MOST_DRAWS, effective_draws, mean_error, rhat
 from consilience.runs.directory import DERIVED, RunDirectory
 from consilience.runs.names import Names, entry_name
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 LOW, HIGH = 0.025, 0.975
 MOST_AGENTS = MOST_CHOSEN = 32
-"""How many agents and parameters are described of those that are too many for all."""
-_MOST_ROWS = 2048
+"""How many agents and parameters are described of those that are too many for all: of more than `MOST_ROWS`."""
+MOST_ROWS = 2048
 _READ_AT_ONCE = 2**28  # bytes of a variable; of a larger one, entry by entry
 
 
@@ -87,10 +89,20 @@ def evenly(count: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
+def scope(run: RunDirectory) -> str:
+    """Which parameters and agents the rows of a run are about, in words."""
+    draws, agents, described = run.latest_draws, run.agent_numbers, _numbers(run)
+    alike = not run.plan.is_unison
+    chosen = _chosen(draws, len(described) if alike else 1)
+    what = "every parameter" if chosen is None else f"{len(chosen):,} of {num_parameters(draws):,} parameters"
+    where = "every agent" if len(described) == len(agents) else f"{len(described)} of {len(agents):,} agents"
+    return f"{what} at {where}"
+
+
 def _numbers(run: RunDirectory) -> list[int]:
     """The agents that are described: of a large network by gossip, some."""
     agents = run.agent_numbers
-    if run.plan.sampler.tunes_itself:
+    if run.plan.is_unison or len(agents) * num_parameters(run.draws) <= MOST_ROWS:
         return agents
     return [agents[place] for place in evenly(len(agents), MOST_AGENTS)]
 
@@ -98,7 +110,7 @@ def _numbers(run: RunDirectory) -> list[int]:
 def _entries(run: RunDirectory, transform: Transform) -> Iterator[Entry]:
     draws = run.latest_draws
     derived = derived_of(run, draws)
-    names, agents, alike = Names.of(draws, derived), _numbers(run), not run.plan.sampler.tunes_itself
+    names, agents, alike = Names.of(draws, derived), _numbers(run), not run.plan.is_unison
     functions = Functions(transform)
     chosen = _chosen(draws, len(agents) if alike else 1)
     for entry in _of_dataset(draws, names, agents, alike, False, chosen):
@@ -112,7 +124,7 @@ def _entries(run: RunDirectory, transform: Transform) -> Iterator[Entry]:
 def _chosen(draws: xarray.Dataset, agents: int) -> set[tuple[str, tuple[int, ...]]] | None:
     """Of a large model by gossip, the entries that are described, evenly chosen."""
     every = num_parameters(draws)
-    if agents == 1 or every * agents <= _MOST_ROWS:
+    if agents == 1 or every * agents <= MOST_ROWS:
         return None
     places = [(name, place) for name in draws.attrs["parameters"] for place in np.ndindex(*_own_shape(draws[name]))]
     return {places[number] for number in evenly(every, MOST_CHOSEN)}
@@ -139,8 +151,8 @@ def _of_dataset(
             for place in wanted:
                 column = np.asarray(values[(..., *place)], float)
                 column = column if agent is None else column[:, number]
-                if agent is not None and not np.isfinite(column).all():
-                    continue  # agents may have fewer private parameters than others
+                if agent is not None and np.isnan(column).all():
+                    continue  # filling: agents may have fewer private parameters than others
                 label = names.entry(name, place, agent)
                 yield Entry(entry_name(name, place), label, names.ratios.get(name), derived, column, agent)
 
@@ -169,23 +181,31 @@ def _joined(entry: Entry, each: list[dict[str, Any]]) -> dict[str, Any]:
 
     return {
         **_described(entry._replace(values=np.moveaxis(entry.values, 1, 0).reshape(-1, entry.values.shape[2]))),
-        "between_agents": float(np.std([row["mean"] for row in each])) if len(each) > 1 else None,
+        "between_agents": _between([row["mean"] for row in each]),
+        "rhat_across_agents": _plain(agreement(entry.values[..., None])[0]) if len(each) > 1 else None,
         "rhat": worst("rhat", max),
         **{name: worst(name, min) for name in ("ess", "ess_tail")},
         "mean_error": worst("mean_error", max),
     }
 
 
+def _between(means: list[float | None]) -> float | None:
+    known = [mean for mean in means if mean is not None]
+    return float(np.std(known)) if len(known) == len(means) > 1 else None
+
+
 def _row(entry: Entry) -> dict[str, Any]:
     """From `(chains, draws)`."""
     column = entry.values[:, :: max(1, entry.values.shape[1] // MOST_DRAWS), None]
+    if not np.isfinite(entry.values).all():
+        return {**_described(entry), **dict.fromkeys(("rhat", "ess", "ess_tail", "mean_error"))}
     measured = {
         "rhat": rhat(column),
         "ess": effective_draws(column),
         "ess_tail": effective_draws(column, "tail"),
         "mean_error": mean_error(column),
     }
-    numbers = {name: float(value[0]) if np.isfinite(value[0]) else None for name, value in measured.items()}
+    numbers = {name: _plain(value[0]) for name, value in measured.items()}
     return {**_described(entry), **numbers}
 
 
@@ -206,11 +226,16 @@ def _described(entry: Entry) -> dict[str, Any]:
         **({} if entry.agent is None else {"agent": entry.agent}),
         **({DERIVED: True} if entry.derived else {}),
         "mean": _plain(entry.values.mean()),
-        "standard_deviation": _plain(entry.values.std()),
+        "standard_deviation": _plain(_spread(entry.values)),
         "low": _plain(low),
         "high": _plain(high),
         **(ratio if entry.ratio else {}),
     }
+
+
+def _spread(values: np.ndarray) -> Any:
+    with np.errstate(invalid="ignore"):  # of draws that are no numbers it is none
+        return values.std()
 
 
 def _plain(value: Any) -> float | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from consilience.diagnostics import convergence, fitted_rate, weighted_mean
 from consilience.diagnostics.convergence import bfmi
 from consilience.graphs.spanning import num_hops
-from consilience.runs.convergence import shortcomings, verdict, warnings_of
+from consilience.runs.convergence import remedy, shortcomings, verdict, warnings_of
 from consilience.runs.directory import RunDirectory, private_names
 from consilience.runs.names import Names, entry_name
 from consilience.runs.posterior import (
@@ -21,8 +22,12 @@ from consilience.runs.posterior import (
     evenly,
     num_parameters,
     posterior_rows,
+    scope,
     shared_digest,
 )  # fmt: skip
+from consilience.samplers import Corrected
+from consilience.warmup.found import heating_warnings
+from consilience.warmup.stages import SETTLING_STEPS
 
 SUMMARY_FORMAT = 3
 _READ_AT_ONCE = 2**28  # bytes of a variable; of a larger one, entry by entry
@@ -51,30 +56,47 @@ def summarise(run: RunDirectory) -> dict[str, Any]:
             "algebraic_connectivity": plan.graph.algebraic_connectivity,
         },
         "timing": status.get("timing", {}),
-        **(in_unison(run) if plan.sampler.tunes_itself else by_gossip(run)),
+        **(in_unison(run) if plan.is_unison else by_gossip(run)),
     }
 
 
 def by_gossip(run: RunDirectory) -> dict[str, Any]:
     """What agents found that each walk a chain of their own."""
-    plan = run.plan
     numbers = run.draws["agent"].to_numpy()
     agents = evenly(len(numbers), MOST_AGENTS)
-    draws, names = flat_draws(run, agents, MOST_CHOSEN)
-    weights, private = run.draw_weights, private_names(run.draws)
+    draws, names = flat_draws(run, agents, MOST_CHOSEN, latest=True)
+    weights, private = run.draw_weights[run.draws.sizes["draw"] - draws.shape[2] :], private_names(run.draws)
     own = np.array([name.partition("[")[0] in private for name in names])
     found = _by_agent(draws, weights, numbers[agents], own)
     rows, own_rows = both_rows(run)
     sampled = [row for row in own_rows if "derived" not in row]
-    steps = run.status["step"]
+    across = {row["label"]: row["rhat_across_agents"] for row in rows if "rhat_across_agents" in row}
     return {
-        **verdict_entries(plan.sampler.temperature, sampled),
-        **costs(steps, steps, max(0, steps - plan.burn_in) * plan.num_chains, sampled),
+        **verdict_entries(run, sampled, across=across),
+        **_gossip_costs(run, sampled),
         **_consensus(run),
         "parameters": names,
         "posterior": rows,
         **found,
     }
+
+
+def _gossip_costs(run: RunDirectory, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rounds and gradients of agents that gossip; those of a warm-up were counted by it."""
+    plan, steps = run.plan, run.status["step"]
+    later = max(0, steps - plan.burn_in)
+    if not isinstance(plan.sampler, Corrected):
+        return costs(Spent(steps, steps), Spent(later, later), plan.num_chains, rows)
+    found = run.status.get("adaptation", {})
+    exchanges = found.get("exchanges", plan.sampler.exchanges or 1)
+    sampled = later + SETTLING_STEPS if found else steps
+    return {
+        **costs(
+            Spent(found.get("rounds", 0) + exchanges * sampled, found.get("gradients", 0) + sampled),
+            Spent(exchanges * later, later), plan.num_chains, rows,
+        ),
+        **({"adaptation": found, "warnings": heating_warnings(found)} if found else {}),
+    }  # fmt: skip
 
 
 def in_unison(run: RunDirectory) -> dict[str, Any]:
@@ -89,12 +111,12 @@ def in_unison(run: RunDirectory) -> dict[str, Any]:
     deepest = float((depth >= getattr(plan.sampler, "max_depth", np.inf)).mean())
     evaluations = measured["evaluations"].to_numpy()[0]
     hops = num_hops(plan.graph)
-    later = int(drawn["evaluations"].to_numpy()[0].sum())
+    every_sum, later = int(evaluations.sum()), int(drawn["evaluations"].to_numpy()[0].sum())
     return {
-        **verdict_entries(1.0, rows, float(diverging.mean())),
+        **verdict_entries(run, rows, float(diverging.mean())),
         "warnings": warnings_of(int(diverging.sum()), fractions, deepest),
-        **costs(int(evaluations.sum()) * hops, int(evaluations.sum()), later * hops * plan.num_chains, rows),
-        "evaluations": int(evaluations.sum()),
+        **costs(Spent(every_sum * hops, every_sum), Spent(later * hops, later), plan.num_chains, rows),
+        "evaluations": every_sum,
         "hops": hops,
         "divergences": int(diverging.sum()),
         "acceptance_rate": float(drawn["acceptance_rate"].mean()),
@@ -129,40 +151,74 @@ def _of_agents(rows: list[dict[str, Any]], agents: np.ndarray) -> dict[str, Any]
     }
 
 
-def verdict_entries(temperature: float, rows: list[dict[str, Any]], diverging: float = 0.0) -> dict[str, Any]:
-    """Whether a run has converged, why not, and that in words."""
+def verdict_entries(
+    run: RunDirectory,
+    rows: list[dict[str, Any]],
+    diverging: float = 0.0,
+    across: Mapping[str, float | None] | None = None,
+) -> dict[str, Any]:
+    """Whether a run has converged, why not, that in words, and what to do if it has not."""
+    plan = run.plan
+    temperature = 1.0 if plan.is_unison else plan.sampler.temperature
     if temperature != 1:
         why_not = [f"the temperature is {temperature:g}"]
-        return {"converged": None, "why_not": why_not, "verdict": verdict(None, why_not)}
-    why_not = shortcomings(rows, diverging)
-    return {"converged": not why_not, "why_not": why_not, "verdict": verdict(not why_not, why_not, rows)}
+        return {"converged": None, "why_not": why_not, "verdict": verdict(None, why_not), "remedy": ""}
+    why_not = shortcomings(rows, diverging, across)
+    what_to_do = remedy(plan, rows, diverging, bool(shortcomings([], 0.0, across))) if why_not else ""
+    why_not += [_spent(run)] if why_not and _spent(run) else []
+    return {
+        "converged": not why_not, "why_not": why_not, "verdict": verdict(not why_not, why_not, rows, scope(run)),
+        "remedy": what_to_do,
+    }  # fmt: skip
 
 
-def costs(rounds: int, gradients: int, later: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _spent(run: RunDirectory) -> str:
+    """That a run which stops when its draws suffice did not: its budget was spent."""
+    if not run.plan.stops_itself or run.status["step"] < run.plan.num_steps:
+        return ""
+    return f"the budget of {run.plan.num_stored:,} draws a chain is spent (max_draws)"
+
+
+class Spent(NamedTuple):
+    """What every chain of an agent took: rounds, which chains share, and gradients."""
+
+    rounds: int
+    gradients: int
+
+
+def costs(spent: Spent, later: Spent, num_chains: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Rounds and gradients of a run, and rounds for one effective draw of the worst parameter at the worst agent.
 
     Args:
-        rounds: all of them, the warm-up's included.
-        gradients: of each agent, all of them.
-        later: rounds after the warm-up, times chains, which share a message.
+        spent: all of them, the warm-up's included.
+        later: those after the warm-up.
+        num_chains: which share a message.
         rows: with the effective draws of each parameter.
     """
     fewest = min((row["ess"] for row in rows if row["ess"] is not None), default=None)
     return {
-        "rounds": rounds,
-        "gradients": gradients,
-        "rounds_per_effective_draw": later / fewest if fewest else None,
+        "rounds": spent.rounds,
+        "gradients": spent.gradients,
+        "warmup_rounds": spent.rounds - later.rounds,
+        "warmup_gradients": spent.gradients - later.gradients,
+        "rounds_per_effective_draw": later.rounds * num_chains / fewest if fewest else None,
     }
 
 
 def flat_draws(
-    run: RunDirectory, agents: np.ndarray, most: int | None = None, *, for_people: bool = False
+    run: RunDirectory,
+    agents: np.ndarray,
+    most: int | None = None,
+    *,
+    for_people: bool = False,
+    latest: bool = False,
 ) -> tuple[np.ndarray, list[str]]:
     """Draws of the given agents as `(chains, agents, draws, size)`, and the name of each parameter.
 
-    With `most`, at most so many parameters, evenly chosen; names are those that people know, if it is for them.
+    With `most`, at most so many parameters, evenly chosen; names are those that people know, if it is for them. All
+    draws, or the latest ones, which are of one posterior.
     """
-    dataset = run.draws
+    dataset = run.latest_draws if latest else run.draws
     if "agent" in dataset.dims:
         dataset = dataset.isel(agent=agents)
     for name in dataset.attrs["parameters"]:

@@ -1,9 +1,13 @@
 """Decentralized samplers, one algorithm per file, behind one contract (`base.py`)."""
 
 from consilience.samplers.base import Finding, Gossip, Leaf, Option, Sampler, SpeaksFirst, SpeaksLast, Suggestion
+from consilience.samplers.corrected import Corrected
 from consilience.samplers.dula import DULA, dula
 from consilience.samplers.hmc import HMC, hmc
+from consilience.samplers.kinetic import Kinetic, kinetic
 from consilience.samplers.landscape import Landscape
+from consilience.samplers.langevin import CorrectedLangevin, langevin
+from consilience.samplers.mixing import Mixing
 from consilience.samplers.nuts import NUTS, nuts
 from consilience.samplers.sghmc import SGHMC, sghmc
 from consilience.samplers.unison import Unison
@@ -13,6 +17,8 @@ _REGISTRY = (
     (SGHMC, sghmc),
     (NUTS, nuts),
     (HMC, hmc),
+    (Kinetic, kinetic),
+    (CorrectedLangevin, langevin),
 )  # fmt: skip
 """Every sampler and the function that makes one: a new sampler is one more line."""
 
@@ -31,10 +37,14 @@ __all__ = [
     "NUTS",
     "SAMPLERS",
     "SGHMC",
+    "Corrected",
+    "CorrectedLangevin",
     "Finding",
     "Gossip",
+    "Kinetic",
     "Landscape",
     "Leaf",
+    "Mixing",
     "Option",
     "Sampler",
     "SpeaksFirst",

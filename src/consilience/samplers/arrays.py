@@ -18,3 +18,10 @@ def square_root(value: Any) -> Any:
     import jax.numpy as jnp
 
     return jnp.sqrt(value)
+
+
+def exponential(value: Any) -> Any:
+    """`e` to the power of a number or an array."""
+    import jax.numpy as jnp
+
+    return jnp.exp(value)

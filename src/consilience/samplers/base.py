@@ -9,13 +9,13 @@ computes
 
     gradient     = ∇U_i(position(state))
     message      = share(…)                                what the neighbours are told
-    disagreement = Σ_j a_ij (message_i − message_j)        the only thing that needs the network
-    mixed        = mix(message, disagreement, coefficients(k, n))
+    mixed        = message − β Σ_j a_ij (message_i − message_j)     the only thing that needs the network
     state        = step(state, gradient, message, mixed, coefficients(k, n), noise)
 
-and engines differ only in how the neighbours' messages arrive. A sampler says by its base class when it speaks:
-`SpeaksFirst` before the gradient is computed, so that messages travel meanwhile, `SpeaksLast` after it. What is in
-the message is shared; everything else in the state stays at its agent. Coefficients and noise (standard normal
+and engines differ only in how the neighbours' messages arrive. How it mixes the sampler declares (`mixing`): one
+exchange, as here, or several by Chebyshev's recurrence (`mixing.py`). A sampler says by its base class when it
+speaks: `SpeaksFirst` before the gradient is computed, so that messages travel meanwhile, `SpeaksLast` after it. What
+is in the message is shared; everything else in the state stays at its agent. Coefficients and noise (standard normal
 numbers) do not depend on the state, so that an engine may compute them for many steps at once: one step at a time
 they would cost more than all the rest of a small model's step.
 
@@ -41,6 +41,7 @@ from pydantic import Field
 
 from consilience.graphs import Graph
 from consilience.samplers.landscape import Landscape
+from consilience.samplers.mixing import Mixing
 from consilience.validation import Record
 
 
@@ -93,6 +94,16 @@ class Suggestion(NamedTuple):
 
     sampler: Sampler
     reasons: tuple[str, ...]
+    forgets: float | None = None
+    """In how much time, by the `weights` of its draws, a chain forgets where it was; `None` if that is not known."""
+
+
+class Defaults(NamedTuple):
+    """How long a run is and how it is stored, where the sampler tunes itself and nobody says it."""
+
+    num_warmup: int = 1000
+    num_chains: int = 4
+    store_every: int = 1
 
 
 class Sampler(Record, ABC):
@@ -102,14 +113,21 @@ class Sampler(Record, ABC):
     """The sampler's name in plan files and on the command line; a `Literal` in each sampler."""
     options: ClassVar[Mapping[str, Option]]
     """The entries that the command line takes, by name."""
-    tunes_itself: ClassVar[bool]
-    """Whether a plan counts warm-up and draws (and the sampler finds its numbers), or steps with given numbers."""
+    tunes_by_default: ClassVar[bool]
+    """Whether it finds its numbers itself where nobody gives them."""
+    defaults: ClassVar[Defaults] = Defaults()
+    """Lengths of plans whose sampler tunes itself."""
 
     if TYPE_CHECKING:  # an entry of some samplers and a constant of others
 
         @property
         def temperature(self) -> float:
             """`T`: 1 samples the posterior, 0 optimises."""
+
+    @property
+    def tunes_itself(self) -> bool:
+        """Whether it finds its numbers itself, and a plan counts draws; or has them, and a plan counts steps."""
+        return self.tunes_by_default
 
     @abstractmethod
     def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:
@@ -147,7 +165,7 @@ class Gossip(Sampler):
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """`T` multiplies the noise's variance: 1 samples the posterior, 0 optimises."""
 
-    tunes_itself: ClassVar[bool] = False
+    tunes_by_default: ClassVar[bool] = False
     state_leaves: ClassVar[Any]
     """What the arrays of a state are: a pytree of `Leaf` that is a prefix of the state's.
 
@@ -169,8 +187,13 @@ class Gossip(Sampler):
         """The numbers of step `k` of `n` agents (step sizes, noise scale), the same for every agent."""
 
     @abstractmethod
-    def mix(self, message: Any, disagreement: Any, coefficients: Any) -> Any:
-        """The message after mixing, from the own one and `Σ_j a_ij (m_i − m_j)`; it must keep the average."""
+    def mixing(self, graph: Graph, coefficients: Any) -> Mixing:
+        """How messages are mixed in a step with these coefficients."""
+
+    @property
+    def has_common_noise(self) -> bool:
+        """Whether all agents are given the same noise for their shared parameters."""
+        return False
 
     @abstractmethod
     def step(self, state: Any, gradient: Any, message: Any, mixed: Any, coefficients: Any, noise: Any) -> Any:
@@ -182,7 +205,7 @@ class Gossip(Sampler):
     def edge_rate(self, coefficients: Any) -> Any | None:
         """The factor by which an edge moves an agent's message, if nodes may continue without the edge.
 
-        That is `β` if `mix` is `message − β · disagreement` and the state keeps the mixed message as it is: what an
+        That is `β` if mixing is `message − β · disagreement` and the state keeps the mixed message as it is: what an
         edge has moved is then known at both its ends, and can be made good. `None` if it is not so.
         """
 

@@ -20,6 +20,7 @@ from consilience.samplers.base import Decay, Finding, Leaf, Option, SpeaksFirst,
 from consilience.samplers.consensus import consensus_finding, consensus_strength, default_consensus
 from consilience.samplers.dula_suggestion import suggested_schedules
 from consilience.samplers.landscape import Landscape
+from consilience.samplers.mixing import Mixing
 from consilience.schedules import ScheduleLike, broken_conditions
 
 
@@ -65,9 +66,9 @@ class DULA(SpeaksFirst):
         drift = n * self.step_size(k)
         return Coefficients(drift, self.consensus(k), square_root(2 * self.temperature * drift))
 
-    def mix(self, message: Any, disagreement: Any, coefficients: Coefficients) -> Any:
+    def mixing(self, graph: Graph, coefficients: Coefficients) -> Mixing:
         """A step of `β_k` towards the neighbours."""
-        return tree_map(lambda w, d: w - coefficients.pull * d, message, disagreement)
+        return Mixing(coefficients.pull)
 
     def step(
         self, state: Any, gradient: Any, message: Any, mixed: Any, coefficients: Coefficients, noise: Any
@@ -148,7 +149,8 @@ class DULA(SpeaksFirst):
     def suggest(cls, landscape: Landscape, graph: Graph, num_steps: int, temperature: float = 1.0) -> Suggestion:
         """Stable, agents that agree, a small bias; the rest of the budget goes into moving."""
         step_size, consensus, reasons = suggested_schedules(landscape, graph, num_steps)
-        return Suggestion(cls(step_size=step_size, consensus=consensus, temperature=temperature), reasons)
+        chosen = cls(step_size=step_size, consensus=consensus, temperature=temperature)
+        return Suggestion(chosen, reasons, landscape.relaxation)
 
 
 def dula(step_size: Any, consensus: Any, temperature: float = 1.0) -> DULA:

@@ -5,9 +5,10 @@ They are stable, end with agents that agree and a small bias, and spend the budg
 - consensus step constant, 0.9 of the limit of the theorems;
 - first step size `α_0 = 1/(2 n L)`, a quarter of what is stable; less where an agent's own potential is not convex
   and its neighbours could not hold it back;
-- last step size so small that any agent's disagreement has at most a twentieth of the posterior's smallest variance
-  and shifts its mean by at most a tenth of a standard deviation, unless the budget then is too short to forget the
-  start; in that case as small as leaves 50 relaxation times. The reasons say what remains.
+- last step size so small that any agent's disagreement has at most a twentieth of the posterior's smallest variance,
+  no parameter's mean is off by more than a tenth of its standard deviation at any agent, and the noise of minibatches
+  heats by at most a twentieth, unless the budget then is too short to forget the start; in that case as small as
+  leaves 50 relaxation times. The reasons say what remains.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import numpy as np
 
 from consilience.graphs import Graph
 from consilience.samplers.consensus import consensus_reason, default_consensus
-from consilience.samplers.landscape import Landscape
+from consilience.samplers.landscape import Landscape, shift
 from consilience.schedules import FromTo
 
 _EXPONENT = 0.6
-_EXCESS = 0.05  # of an agent's variance
-_SHIFT = 0.1  # standard deviations
+EXCESS = 0.05  # of the posterior's smallest variance, for an agent's disagreement
+SHIFT = 0.1  # of a standard deviation, for a parameter's mean
+HEAT = 0.05  # of the temperature, for minibatches
 _BIAS = 0.1  # of the variance, twice
 _HALVINGS = 60
 _RELAXATIONS = 50
@@ -41,12 +43,13 @@ def suggested_schedules(landscape: Landscape, graph: Graph, num_steps: int) -> t
     ]
     first, words = _held_together(landscape, graph, pull, first)
     reasons += words
-    excess, shift = _excess(graph, pull), _shift(landscape, graph, pull)
+    excess, off = _excess(graph, pull), shift(landscape, graph, pull)
     total = landscape.total_smoothness
     wanted = min(
         _BIAS / total,
-        _EXCESS / (total * excess) if excess else math.inf,
-        _SHIFT / shift if shift else math.inf,
+        EXCESS / (total * excess) if excess else math.inf,
+        SHIFT / off if off else math.inf,
+        2 * HEAT / landscape.noise if landscape.noise else math.inf,
         _LEAST_FALL * first,
     )
     last, words = _affordable(first, wanted, num_steps, landscape.relaxation)
@@ -55,19 +58,26 @@ def suggested_schedules(landscape: Landscape, graph: Graph, num_steps: int) -> t
         reasons.append(
             f"with α = {last:.3g} at the end, an agent's disagreement has at most {last * excess * total:.1%} of the "
             "posterior's smallest variance"
-            + (f" and shifts its mean by at most {last * shift:.2g} standard deviations" if shift else "")
+            + (f", and its means are off by at most {last * off:.2g} standard deviations" if off else "")
         )
+    if landscape.noise:
+        reasons.append(f"the noise of minibatches then heats by {last * landscape.noise / 2:.1%}")
     return FromTo(start=first, end=last, num_steps=num_steps, exponent=_EXPONENT), pull, tuple(reasons)
 
 
 def _held_together(landscape: Landscape, graph: Graph, pull: float, first: float) -> tuple[float, list[str]]:
     """A first step size at which agents whose own potentials fall away are held back by their neighbours."""
-    if landscape.hessian is None or graph.num_agents == 1:
+    hessians = landscape.hessians
+    if hessians is None or graph.num_agents == 1 or np.linalg.eigvalsh(hessians).min() >= 0:
         return first, []
-    size = len(landscape.hessian) // graph.num_agents
+    size, n = hessians.shape[1], graph.num_agents
+    if n * size > _LARGE_GRAPH:
+        return first, ["some agents' own potentials are not convex, and it is not known whether neighbours hold them"]
+    whole = np.zeros((n, size, n, size))
+    whole[np.arange(n), :, np.arange(n)] = hessians
     mixing, chosen = pull * np.kron(graph.laplacian.toarray(), np.eye(size)), first
     for _ in range(_HALVINGS):
-        if np.linalg.eigvalsh(mixing + chosen * graph.num_agents * landscape.hessian)[0] > 0:
+        if np.linalg.eigvalsh(mixing + chosen * n * whole.reshape(n * size, n * size))[0] > 0:
             break
         chosen /= 2
     if chosen == first:
@@ -115,15 +125,6 @@ def _excess(graph: Graph, pull: float) -> float:
     values, patterns = np.linalg.eigh(graph.laplacian.toarray())
     rates = pull * values[1:]
     return float(graph.num_agents * (patterns[:, 1:] ** 2 @ (1 / (rates * (1 - rates / 2)))).max())
-
-
-def _shift(landscape: Landscape, graph: Graph, pull: float) -> float:
-    """How far different gradients at the centre move the agent that has it worst, for a step size of 1, in sds."""
-    if landscape.gradients is None or graph.num_agents == 1:
-        return 0.0
-    apart = np.linalg.pinv(graph.laplacian.toarray()) @ (landscape.gradients - landscape.gradients.mean(0))
-    largest = float(graph.num_agents / pull * np.linalg.norm(apart, axis=1).max())
-    return largest * math.sqrt(landscape.total_smoothness)
 
 
 def _elapsed(first: float, last: float, steps: int) -> float:

@@ -33,11 +33,12 @@ from consilience.samplers.consensus import (
     consensus_strength,
     default_consensus,
 )
-from consilience.samplers.landscape import Landscape
+from consilience.samplers.dula_suggestion import EXCESS, HEAT, SHIFT
+from consilience.samplers.landscape import Landscape, shift
+from consilience.samplers.mixing import Mixing
 from consilience.schedules import FromTo, ScheduleLike
 
 _EXPONENT = 0.6
-_EXCESS = 0.05  # of the posterior's smallest variance, for an agent's disagreement
 _STIFFNESS = 0.5  # η² n L at the start: an eighth of what is stable without mixing
 _LEAST_FALL = 0.5
 _HALVINGS = 40
@@ -99,9 +100,9 @@ class SGHMC(SpeaksFirst):
         deviation = square_root(2 * self.friction * self.temperature * n * step)
         return Coefficients(step, n * step, 1 - self.friction * step, self.consensus(k), deviation)
 
-    def mix(self, message: Any, disagreement: Any, coefficients: Coefficients) -> Any:
+    def mixing(self, graph: Graph, coefficients: Coefficients) -> Mixing:
         """A step of `β_k` towards the neighbours."""
-        return tree_map(lambda w, d: w - coefficients.pull * d, message, disagreement)
+        return Mixing(coefficients.pull)
 
     def step(
         self, state: State, gradient: Any, message: Any, mixed: Any, coefficients: Coefficients, noise: Any
@@ -194,10 +195,11 @@ class SGHMC(SpeaksFirst):
         first = (_STIFFNESS / (n * landscape.smoothness)) ** 0.5
         stiffest = landscape.total_smoothness**0.5
         friction = min(2 * landscape.relaxation**-0.5 if landscape.relaxation else stiffest, 0.5 / first)
-        last, excess = _LEAST_FALL * first, np.inf
+        off, noise = shift(landscape, graph, pull), landscape.noise
+        last = _LEAST_FALL * first
         for _ in range(_HALVINGS):
             excess = _excess(graph, pull, friction, last) * landscape.total_smoothness
-            if excess <= _EXCESS:
+            if excess <= EXCESS and last * off <= SHIFT * friction and last * noise <= 2 * HEAT * friction:
                 break
             last /= 2
         reasons = (
@@ -207,12 +209,20 @@ class SGHMC(SpeaksFirst):
             + ("critical for the slowest direction" if landscape.relaxation else "the root of the largest curvature")
             + ", at most half of the momentum lost in a step",
             f"η falls to {last:.3g}: an agent's disagreement then has at most {excess:.1%} of the posterior's "
-            "smallest variance; nothing corrects the shift of its mean where agents' data differ",
+            "smallest variance"
+            + (f", and its means are off by at most {last * off / friction:.2g} standard deviations" if off else ""),
+            *([f"the noise of minibatches then heats by {last * noise / friction / 2:.1%}"] if noise else []),
         )
         schedule = FromTo(start=first, end=last, num_steps=num_steps, exponent=_EXPONENT)
-        return Suggestion(
-            cls(step_size=schedule, consensus=pull, friction=friction, temperature=temperature), reasons
-        )
+        chosen = cls(step_size=schedule, consensus=pull, friction=friction, temperature=temperature)
+        return Suggestion(chosen, reasons, _forgets(friction, landscape.relaxation))
+
+
+def _forgets(friction: float, relaxation: float | None) -> float | None:
+    """The time in which the slowest direction, of variance `V`, forgets: `2/(γ − sqrt(γ² − 4/V))`, or `2/γ`."""
+    if relaxation is None:
+        return None
+    return 2 / (friction - max(0.0, friction**2 - 4 / relaxation) ** 0.5)
 
 
 def _excess(graph: Graph, pull: float, friction: float, step: float) -> float:

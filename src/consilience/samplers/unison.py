@@ -66,8 +66,11 @@ class Network(Protocol):
     def evaluate(self, grid: Any, shared: Any, private: Any, ride: Ride) -> Evaluation:
         """The log-density at a position, by one sum."""
 
-    def measure(self, shared: Any, private: Any) -> tuple[Any, Any]:
-        """A grid for the sums, and the chains whose log-density is none, by one sum."""
+    def far(self, shared: Any, private: Any) -> Any:
+        """Potentials that are too far above those at some positions for a start near them."""
+
+    def measure(self, shared: Any, private: Any, most: Any = ...) -> tuple[Any, Any]:
+        """A grid for the sums, and the chains whose log-density is none or beyond what agents say, by one sum."""
 
 
 class Facts(NamedTuple):
@@ -92,7 +95,7 @@ FACTS = Facts._fields
 class Unison(Sampler):
     """A sampler in unison."""
 
-    tunes_itself: ClassVar[bool] = True
+    tunes_by_default: ClassVar[bool] = True
     takes_private: ClassVar[bool]
     """Whether it can sample private parameters."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import xarray
 
 FORMAT = 1
+log = logging.getLogger("consilience")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ def comparison_of(
     given = [*problems, *[None] * (len(runs) - len(problems))]
     for run, problem in zip(runs, given, strict=True):
         _require_scores(run, problem)
+        if (run.path / "summary.json").exists() and run.summary.get("converged") is False:
+            log.warning("%s has not converged, so its scores are not those of its model. %s", run.path,
+                        run.summary["verdict"])  # fmt: skip
     each, rows = [scores_by_site(run) for run in runs], [row_scores(run) for run in runs]
     for run, one in zip(runs, each, strict=True):
         if set(one) != set(each[0]):

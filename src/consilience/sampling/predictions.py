@@ -139,7 +139,7 @@ def _whose(run: RunDirectory, outcomes: Outcomes, agent: int | str | None) -> li
             f"{', '.join(private)} differs from site to site: say of which the rows are (agent=0, --site 0), or that "
             'they are of a new one (agent="new", --new-site)'
         )
-    return [there[0]] if run.plan.sampler.tunes_itself else list(there)
+    return [there[0]] if run.plan.is_unison else list(there)
 
 
 def _say_whether_converged(run: RunDirectory) -> None:

@@ -1,8 +1,8 @@
 """All experiments of the paper in full, one after the other, and one page that says how they compare with it.
 
     REPRODUCTION/
-      gmm/, a9a/, mnist-seed-0/ …, mnist-scan/     series
-      summary.json                                  their results, and MNIST's mean over seeds
+      gmm/, a9a/, mnist-seed-0/ …, mnist-scan/, mnist-kinetic-seed-0/ …     series
+      summary.json                 their results, and MNIST's means over seeds
       figures/*.png, report.html
 
 Interrupted, it resumes where it was: with the series, the run and the step.
@@ -10,7 +10,7 @@ Interrupted, it resumes where it was: with the series, the run and the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,9 @@ from consilience.reports.tables import rows
 from consilience.runs.files import disk_errors, read_json, write_json
 from consilience.sampling.series import ShowRun, continue_series, is_series, report_series, series_runs, start_series
 
+_WITH_SEEDS = ("mnist", "mnist-kinetic")
+"""Experiments of which one seed says little: the page shows their means over all of them."""
+
 
 class Part(NamedTuple):
     """One series of the reproduction."""
@@ -37,7 +40,7 @@ class Part(NamedTuple):
     @property
     def directory(self) -> str:
         """Where it is kept."""
-        return f"{self.experiment}-seed-{self.seed}" if self.experiment == "mnist" else self.experiment
+        return f"{self.experiment}-seed-{self.seed}" if self.experiment in _WITH_SEEDS else self.experiment
 
 
 PARTS = (
@@ -45,6 +48,7 @@ PARTS = (
     Part("a9a", minutes=5),
     *(Part("mnist", seed, minutes=6) for seed in range(5)),
     Part("mnist-scan", minutes=16),
+    *(Part("mnist-kinetic", seed, minutes=6) for seed in range(5)),
 )
 _DATA = ["a9a", "mnist", "svhn", "fashion-mnist", "kmnist"]
 Announce = Callable[[int, Part], None]
@@ -95,15 +99,19 @@ def _plans(part: Part, num_steps: int | None) -> dict[str, Plan]:
 
 def _page(out: Path) -> Path:
     summaries = {part: read_json(out / part.directory / "summary.json") for part in PARTS}
-    seeds = [summary["results"] for part, summary in summaries.items() if part.experiment == "mnist"]
-    means = mean_over_seeds(seeds)
+    means = {
+        name: mean_over_seeds([one["results"] for part, one in summaries.items() if part.experiment == name])
+        for name in _WITH_SEEDS
+        if any(part.experiment == name for part in PARTS)
+    }
     with disk_errors(out):
         results = {part.directory: summary["results"] for part, summary in summaries.items()}
-        write_json(out / "summary.json", {"format": 1, "results": results, "mnist_mean_over_seeds": means})
+        averaged = {f"{name.replace('-', '_')}_mean_over_seeds": rows for name, rows in means.items()}
+        write_json(out / "summary.json", {"format": 1, "results": results, **averaged})
     sections = [Section("Verdict", " ".join(_verdicts(out, means).values()))]
     for part in PARTS:
         if part.seed == 0:
-            sections += _sections(out, part, means if part.experiment == "mnist" else None)
+            sections += _sections(out, part, means.get(part.experiment))
     facts = {part.directory: f"{_seconds(out / part.directory):.0f} s" for part in PARTS}
     pages = {"where the single reports are": "\n".join(f"{part.directory}/report.html" for part in PARTS)}
     return render_page(
@@ -115,21 +123,22 @@ def _seconds(series: Path) -> float:
     return sum(run.summary["timing"]["sampling_seconds"] for run in series_runs(series).values())
 
 
-def _verdicts(out: Path, means: list[dict[str, Any]]) -> dict[str, str]:
+def _verdicts(out: Path, means: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
     told = {}
     for part in PARTS:
         if part.seed == 0:
             experiment = EXPERIMENTS[part.experiment]
             summaries = {name: run.summary for name, run in series_runs(out / part.directory).items()}
-            told[part.experiment] = f"{experiment.title}. {experiment.verdict(summaries)}"
-            if part.experiment == "mnist":
-                told["mnist"] += f" That is seed 0; {_seeds_in_words(means)}"
+            converged = read_json(out / part.directory / "summary.json").get("verdict", "")
+            told[part.experiment] = f"{experiment.title}. {experiment.verdict(summaries)} {converged}".rstrip()
+            if part.experiment in means:
+                told[part.experiment] += f" That is seed 0; {_seeds_in_words(means[part.experiment])}"
     return told
 
 
 def _seeds_in_words(means: list[dict[str, Any]]) -> str:
     each = "; ".join(
-        f"{row['method']} {row['accuracy']:.2f} % (worst agent {row['worst_agent']:.2f} %), confidence "
+        f"{row['run']} {row['accuracy']:.2f} % (worst agent {row['worst_agent']:.2f} %), confidence "
         f"{row['confidence']:.3f} on MNIST and {row['svhn_confidence']:.3f} on SVHN, AUROC {row['svhn_auroc']:.3f}"
         for row in means
     )
@@ -144,25 +153,27 @@ def _sections(out: Path, part: Part, means: list[dict[str, Any]] | None) -> list
         title = f"{EXPERIMENTS[part.experiment].title}: {section.title.lower()}"
         found.append(Section(title, section.text, figures, section.table))
     if means is not None:
-        found.insert(0, _seeds_section(means))
+        found.insert(0, _seeds_section(EXPERIMENTS[part.experiment].title, means))
     return found
 
 
-def _seeds_section(means: list[dict[str, Any]]) -> Section:
+def _seeds_section(title: str, means: list[dict[str, Any]]) -> Section:
     columns = {
-        "Method": "method", "Agents": "num_agents", "Accuracy, %": "accuracy", "worst agent, %": "worst_agent",
+        "Run": "run", "Method": "method", "Agents": "num_agents", "Accuracy, %": "accuracy",
+        "worst agent, %": "worst_agent",
         "seeds from … to, %": "range", "Confidence on MNIST": "confidence", "on SVHN": "svhn_confidence",
-        "AUROC SVHN": "svhn_auroc", "AUROC Fashion": "fashion_auroc", "AUROC KMNIST": "kmnist_auroc",
+        "AUROC SVHN": "svhn_auroc", "all draws": "svhn_auroc_pooled",
+        "AUROC Fashion": "fashion_auroc", "AUROC KMNIST": "kmnist_auroc",
     }  # fmt: skip
     text = (
         f"Means over {means[0]['num_seeds']} seeds, each with another partition, start, noise and order of images. "
         "The worst agent is the one with the lowest mean over seeds. What follows shows seed 0."
     )
-    return Section("LeNet-5 on MNIST: mean over seeds", text, table=rows(means, columns))
+    return Section(f"{title}: mean over seeds", text, table=rows(means, columns))
 
 
 def mean_over_seeds(series: list[list[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """One row for each method: the means over series with different seeds."""
+    """One row for each run: the means over series with different seeds."""
     means = []
     for runs in zip(*series, strict=True):
         agents = np.array([[agent["accuracy"] for agent in run["agents"]] for run in runs])
@@ -172,6 +183,7 @@ def mean_over_seeds(series: list[list[Mapping[str, Any]]]) -> list[dict[str, Any
         accuracies = [run["accuracy_mean"] for run in runs]
         means.append(
             {
+                "run": runs[0].get("run", runs[0]["method"]),
                 "method": runs[0]["method"],
                 "num_agents": runs[0]["num_agents"],
                 "num_seeds": len(runs),
@@ -181,8 +193,15 @@ def mean_over_seeds(series: list[list[Mapping[str, Any]]]) -> list[dict[str, Any
                 "confidence": float(np.mean([run["in_distribution"]["confidence_mean"] for run in runs])),
                 "svhn_confidence": float(np.mean([one["confidence_mean"] for one in outside["svhn"]])),
                 "svhn_auroc": float(np.mean([one["auroc"] for one in outside["svhn"]])),
+                "svhn_auroc_pooled": _pooled_auroc(runs),
                 "fashion_auroc": float(np.mean([one["auroc"] for one in outside["fashion-mnist"]])),
                 "kmnist_auroc": float(np.mean([one["auroc"] for one in outside["kmnist"]])),
             }
         )
     return means
+
+
+def _pooled_auroc(runs: Sequence[Mapping[str, Any]]) -> float | None:
+    """That of all agents' draws together; none where a series does not have it, or a run has one agent."""
+    each = [run.get("pooled") for run in runs]
+    return float(np.mean([one["out_of_distribution"]["svhn"]["auroc"] for one in each if one])) if all(each) else None

@@ -24,6 +24,7 @@ from consilience.reports.tables import shown
 from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, read_json, write_json
 from consilience.runs.loop import ShowProgress
+from consilience.sampling.by_graph import compares_graphs, rows_by_graph, sections_by_graph
 from consilience.sampling.run import Run
 from consilience.sampling.sample import is_finished, resume, sample
 
@@ -39,7 +40,7 @@ def start_series(name: str, plans: Mapping[str, Plan], out: Path, show: ShowRun)
         out: the series' directory.
         show: called before each run; returns what shows its progress.
     """
-    tuned = next((plan for plan in plans.values() if plan.sampler.tunes_itself), None)
+    tuned = next((plan for plan in plans.values() if plan.is_unison), None)
     if tuned is not None:
         raise PlanError(
             f"the series {name} compares networks whose agents each walk a chain of their own: for "
@@ -85,10 +86,17 @@ def report_series(path: Path) -> Path:
         "sampling": f"{sum(s['timing']['sampling_seconds'] for s in summaries.values()):.1f} s",
         "steps per second": shown(main.summary["timing"]["steps_per_second"]),
     }
+    by_graph = compares_graphs({name: run.plan for name, run in runs.items()})
     subtitle = f"Networks of {sizes} agents sample the same posterior"
+    if by_graph:
+        facts["graph"] = ", ".join(runs)
+        subtitle = f"{sizes} agents on {len(runs)} graphs sample the same posterior"
     folded = {f"{run_name}: {name}": text for run_name, run in runs.items() for name, text in details(run).items()}
-    verdict = Section("Verdict", experiment.verdict(summaries))
-    sections = [verdict, *experiment.series_sections(runs), *theory_of(main)]
+    whole = read_json(path / "summary.json")
+    told = "" if by_graph else experiment.verdict(summaries)
+    verdict = Section("Verdict", f"{told} {_convergence_words(whole)}".strip())
+    own = sections_by_graph(whole, runs) if by_graph else experiment.series_sections(runs)
+    sections = [verdict, *own, *theory_of(main)]
     return render_page(path, experiment.title, subtitle, facts, sections, folded)
 
 
@@ -108,8 +116,36 @@ def _compare(path: Path) -> None:
     experiment = EXPERIMENTS[series["experiment"]]
     summaries: dict[str, dict[str, Any]] = {name: run.summary for name, run in runs.items()}
     main = summaries.get(experiment.main) or next(iter(summaries.values()))
+    found = experiment.series_results(summaries)
+    if compares_graphs({name: run.plan for name, run in runs.items()}):
+        found["results"] = rows_by_graph(experiment, summaries)
+    for row, summary in zip(found["results"], summaries.values(), strict=True):
+        row["converged"] = summary.get("converged")
     with disk_errors(path):
-        write_json(path / "summary.json", {**main, **experiment.series_results(summaries)})
+        write_json(path / "summary.json", {**main, **found, **_verdict(summaries)})
+
+
+def _verdict(summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Whether all runs have converged, which have not and why, and what to do about the first of those."""
+    short = {name: one for name, one in summaries.items() if one.get("converged") is not True}
+    if not short:
+        return {"converged": True, "why_not": [], "verdict": f"Converged: all {len(summaries)} runs.", "remedy": ""}
+    bad = {name: one for name, one in short.items() if one.get("converged") is False}
+    why_not = [f"{name}: {'; '.join(one['why_not'])}" for name, one in short.items()]
+    count = f"{len(bad or short)} of {len(summaries)} runs"
+    words = "Not converged" if bad else "Not a sample of the posterior"
+    remedies = dict.fromkeys(one["remedy"] for one in bad.values() if one.get("remedy"))
+    return {
+        "converged": False if bad else None, "why_not": why_not, "remedy": next(iter(remedies), ""),
+        "verdict": f"{words}: {count} ({'. '.join(why_not)}).",
+    }  # fmt: skip
+
+
+def _convergence_words(summary: Mapping[str, Any]) -> str:
+    """What the page says of convergence, and what to do."""
+    if "verdict" not in summary:  # of an older version
+        return ""
+    return summary["verdict"] + (f" What to do: {summary['remedy']}." if summary.get("remedy") else "")
 
 
 def series_runs(path: Path) -> dict[str, Run]:

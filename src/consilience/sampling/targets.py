@@ -17,7 +17,7 @@ from consilience.graphs import Graph
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Gossip, Landscape, Sampler
-from consilience.sampling.wishes import COUNTING, SELF_TUNING, Wishes, require_taken
+from consilience.sampling.wishes import IN_UNISON, SELF_TUNING, Wishes, require_taken
 from consilience.studies import Study, fill_from_files, is_study
 
 _ANY_STEPS = 1000
@@ -31,6 +31,8 @@ class Resolved(NamedTuple):
 
     plan: Plan
     reasons: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
+    """The entries of its lengths (`LENGTHS`) that nobody said, and `suggest` may choose."""
 
 
 def plans_for(
@@ -49,12 +51,19 @@ def plans_for(
         before_suggesting: called before step sizes are chosen, which looks at all agents' data; may raise.
     """
     wishes.require_known()
+    target, wishes = meant(target, wishes)
     experiment = experiments.find(target)
     if experiment is not None:
         drafts = experiment.plans(wishes.num_steps)
         if wishes.num_agents is not None or wishes.graph is not None:
             n = wishes.num_agents or drafts[experiment.main].num_agents
-            drafts = {"run": experiment.plan(n, graphs.named(wishes.graph or "ring", n), wishes.num_steps)}
+            made = {family: experiment.plan(n, graphs.named(family, n), wishes.num_steps) for family in wishes.graphs}
+            drafts = made if len(made) > 1 else {"run": next(iter(made.values()))}
+    elif len(wishes.graphs) > 1:
+        raise PlanError(
+            f"--graph {wishes.graph} compares graphs by the result of an experiment, and {target} is none: name one "
+            "graph, run each, and compare their summaries"
+        )
     elif target.endswith(".toml") or Path(target).is_file():
         if is_study(target):
             return {"run": _from_study(target, wishes, only_weighed, before_suggesting)}
@@ -64,9 +73,24 @@ def plans_for(
     return {name: _with_sampler(draft, draft.sampler, wishes, before_suggesting) for name, draft in drafts.items()}
 
 
+def meant(target: str, wishes: Wishes) -> tuple[str, Wishes]:
+    """The experiment that shows the wished sampler beside a target's own, with nothing more to wish; or the target.
+
+    Who says how many draws a warm-up and sampling have wants a sampler that tunes itself, and not an experiment's
+    numbers.
+    """
+    name = experiments.name_with(target, wishes.sampler)
+    if name == target or wishes.counts_draws:
+        return target, wishes
+    return name, dataclasses.replace(wishes, sampler=None)
+
+
 def main_plan(target: str, wishes: Wishes, **options: Any) -> Resolved:
     """The one plan that a target stands for: of a series, that of its main network."""
+    if len(wishes.graphs) > 1:
+        raise PlanError(f"one network is asked for here, and --graph {wishes.graph} names several: name one graph")
     plans = plans_for(target, wishes, **options)
+    target, _ = meant(target, wishes)
     experiment = experiments.find(target)
     return plans.get(experiment.main if experiment else "", next(iter(plans.values())))
 
@@ -110,8 +134,8 @@ def _from_study(path: str, wishes: Wishes, only_weighed: bool, before_suggesting
     wishes = _careful(study, wishes)
     graph = _graph(wishes.graph or ("complete" if count <= _FEW_SITES else "ring"), count)
     own = _Own(path, {"study": study.entries()}, study.model)
-    plan, reasons = _own_plan(own, graph, wishes, only_weighed, before_suggesting)
-    return Resolved(plan, (*found, *reasons))
+    resolved = _own_plan(own, graph, wishes, only_weighed, before_suggesting)
+    return resolved._replace(reasons=(*found, *resolved.reasons))
 
 
 def _careful(study: Study, wishes: Wishes) -> Wishes:
@@ -138,16 +162,22 @@ def _own_plan(
         return _by_default(own, graph, wishes)
     wishes.require_fitting(kind)
     sampler = SAMPLERS[kind].from_numbers(graph, wishes.numbers)
-    if SAMPLERS[kind].tunes_itself:
+    if sampler is not None and sampler.tunes_itself:
         return Resolved(Plan(**own.entry, graph=graph, sampler=sampler, **wishes.entries))
     steps = wishes.num_steps or (_ANY_STEPS if only_weighed else None)
+    if steps is None and wishes.auto:
+        raise PlanError(
+            f"{own.name} is your own problem: --auto chooses the step sizes of {kind} for a number of steps, so say "
+            f"how many, with --steps; or leave out --auto: then {' or '.join(SELF_TUNING)} samples it, tuning itself"
+        )
     if steps is None or not (sampler or only_weighed or wishes.auto or wishes.sampler):
         raise PlanError(
             f"{own.name} is your own problem: for {kind} say how to sample it with --steps and --step-size (or "
             f"--auto); with none of its options it is sampled by {' or '.join(SELF_TUNING)}, which tune themselves"
         )
     plan = _stand_in(Plan, kind, graph, steps, sampler, **own.entry, **wishes.entries)
-    return _with_sampler(plan, plan.sampler if only_weighed else sampler, wishes, before_suggesting)
+    unsaid = _unsaid(wishes)
+    return _with_sampler(plan, plan.sampler if only_weighed else sampler, wishes, before_suggesting, unsaid)
 
 
 def _by_default(own: _Own, graph: Graph, wishes: Wishes) -> Resolved:
@@ -184,40 +214,62 @@ def _with_some_numbers(kind: type[Sampler], graph: Graph, num_steps: int) -> Sam
     return kind.suggest(_NOTHING_KNOWN, graph, num_steps).sampler
 
 
+def _unsaid(wishes: Wishes) -> tuple[str, ...]:
+    from consilience.planning.suggestions import LENGTHS
+
+    return tuple(name for name in LENGTHS if name not in wishes.entries)
+
+
 def _with_sampler(
-    draft: Plan, own: Sampler | None, wishes: Wishes, before_suggesting: Callable[[], None]
+    draft: Plan,
+    own: Sampler | None,
+    wishes: Wishes,
+    before_suggesting: Callable[[], None],
+    unsaid: tuple[str, ...] = (),
 ) -> Resolved:
     """The plan with its own sampler, or with one whose numbers are chosen for it; the wished numbers hold in both."""
     kind = wishes.sampler or draft.sampler.kind
-    wishes.require_fitting(kind)
-    if SAMPLERS[kind].tunes_itself:
+    has_numbers = (
+        own is not None and own.kind == kind and not (own.tunes_itself or wishes.counts_draws or wishes.auto)
+    )
+    if not has_numbers:
+        wishes.require_fitting(kind)
+    if SAMPLERS[kind].tunes_by_default and not has_numbers:
         return Resolved(_tuning_itself(draft, kind, wishes))
     if draft.sampler.tunes_itself:
         if wishes.num_steps is None:
             raise PlanError(f"the plan counts draws, and {kind} counts steps: say how many with --steps")
         draft, own = _stand_in(draft.replace, kind, draft.graph, wishes.num_steps), None
+        unsaid = _unsaid(wishes)
     draft = draft.replace(**wishes.entries)
     if own is not None and own.kind == kind and not wishes.auto:
-        return Resolved(draft.replace(sampler=_with_numbers(own, wishes.numbers)))
+        return Resolved(draft.replace(sampler=_with_numbers(own, wishes.numbers)), unsaid=unsaid)
     before_suggesting()
     from consilience.planning.suggestions import suggest
 
     problem = experiments.load_problem(draft, data=wishes.data)
-    found = suggest(problem, draft.graph, draft.num_steps, draft, sampler=kind).practical
+    found = suggest(problem, draft.graph, draft.num_steps, draft, sampler=kind, choose=unsaid).practical
     chosen = _with_numbers(found.plan.sampler, wishes.numbers)
     return Resolved(found.plan.replace(sampler=chosen), found.reasons)
 
 
 def _tuning_itself(draft: Plan, kind: str, wishes: Wishes) -> Plan:
     """The plan with a sampler that needs no numbers."""
-    if draft.batch_size is not None:
+    if draft.batch_size is not None and kind in IN_UNISON:
         raise PlanError(
             f"the plan has minibatches of {draft.batch_size} rows, and {kind} needs the gradients of all rows: take "
-            + " or ".join(f"--sampler {name}" for name in COUNTING)
+            + " or ".join(f"--sampler {name}" for name in SAMPLERS if name not in IN_UNISON)
         )
-    own = draft.sampler if draft.sampler.kind == kind else SAMPLERS[kind].from_numbers(draft.graph, {})
+    keeps = draft.sampler.tunes_itself or not (wishes.counts_draws or wishes.auto)
+    fits = draft.sampler.kind == kind and keeps
+    own = draft.sampler if fits else SAMPLERS[kind].from_numbers(draft.graph, {})
     assert own is not None  # it needs no numbers
-    return draft.replace(sampler=_with_numbers(own, wishes.numbers), **wishes.entries)
+    entries, experiment = dict(wishes.entries), experiments.find(draft.problem)
+    says = draft.sampler.tunes_itself or {"num_draws", "max_draws"} & set(entries)
+    if isinstance(experiment, experiments.Repeating) and not says:
+        every = entries.get("store_every", own.defaults.store_every)
+        entries = {"num_chains": draft.num_chains, "num_draws": experiment.num_draws(draft, every), **entries}
+    return draft.replace(sampler=_with_numbers(own, wishes.numbers), **entries)
 
 
 def _with_numbers(sampler: Sampler, numbers: Mapping[str, float]) -> Sampler:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from consilience.errors import PlanError
-from consilience.samplers import SAMPLERS, Sampler
+from consilience.samplers import SAMPLERS, Sampler, Unison
 
 _OF_DRAWS = {
     "num_draws": "--draws", "num_warmup": "--warmup", "max_draws": "--max-draws", "masked": "--unmasked",
@@ -20,8 +20,10 @@ _OF_DRAWS = {
 }  # fmt: skip
 _OF_STEPS = {"burn_in": "--burn-in", "store_every": "--store-every"}
 _OF_GOSSIP = {**_OF_STEPS, "batch_size": "--batch-size"}
-SELF_TUNING = tuple(kind for kind, sampler in SAMPLERS.items() if sampler.tunes_itself)
+SELF_TUNING = tuple(kind for kind, sampler in SAMPLERS.items() if sampler.tunes_by_default)
 """The samplers that count draws."""
+IN_UNISON = tuple(kind for kind, sampler in SAMPLERS.items() if issubclass(sampler, Unison))
+"""Those of them whose agents walk the same chains."""
 COUNTING = tuple(kind for kind in SAMPLERS if kind not in SELF_TUNING)
 """The samplers that count steps."""
 
@@ -32,11 +34,11 @@ class Wishes:
 
     Attributes:
         num_agents: the size of the network; without it (and without `graph`) an experiment is its whole series.
-        graph: the family of the graph.
+        graph: the family of the graph; of an experiment also several, `ring,star`, whose results are compared.
         num_steps: how many steps.
         sampler: the name of the sampler; an experiment and a plan file have their own.
         numbers: entries of the sampler, by name.
-        auto: let `suggest` choose the sampler's numbers.
+        auto: let `suggest` choose the sampler's numbers; one that tunes itself does so anyway.
         entries: other entries of the plan.
         allow: modules that a plan file may name as its problem.
         data: for a study, one file for each site.
@@ -53,13 +55,23 @@ class Wishes:
     data: Sequence[Path] = ()
 
     @property
+    def graphs(self) -> tuple[str, ...]:
+        """The families of graphs that are named, each once; a ring if none is.
+
+        >>> Wishes(graph="ring, star,ring").graphs, Wishes().graphs
+        (('ring', 'star'), ('ring',))
+        """
+        named = [one.strip() for one in (self.graph or "ring").split(",")]
+        return tuple(dict.fromkeys(one for one in named if one)) or ("ring",)
+
+    @property
     def count_steps(self) -> bool:
         """Whether something is said that only samplers with given step sizes take.
 
         >>> Wishes(num_steps=100).count_steps, Wishes(entries={"num_draws": 100}).count_steps
         (True, False)
         """
-        taken = {name for kind in SELF_TUNING for name in SAMPLERS[kind].options}
+        taken = {name for kind in IN_UNISON for name in SAMPLERS[kind].options}
         return (
             self.num_steps is not None
             or self.auto
@@ -67,6 +79,11 @@ class Wishes:
             or self.entries.get("dtype") == "float32"
             or any(name not in taken for name in self.numbers)
         )
+
+    @property
+    def counts_draws(self) -> bool:
+        """Whether something is said that only samplers take that tune themselves."""
+        return any(name in self.entries for name in _OF_DRAWS)
 
     def require_known(self) -> None:
         """Check that the sampler is one; which numbers it takes is checked when it is made."""
@@ -79,7 +96,7 @@ class Wishes:
 
     def require_fitting(self, kind: str) -> None:
         """Check that a sampler takes what is said."""
-        if SAMPLERS[kind].tunes_itself:
+        if SAMPLERS[kind].tunes_by_default:
             self._require_for_draws(kind)
         else:
             for name, option in _OF_DRAWS.items():
@@ -92,15 +109,17 @@ class Wishes:
 
     def _require_for_draws(self, kind: str) -> None:
         other = " or ".join(f"--sampler {name}" for name in COUNTING)
-        if self.auto:
-            raise PlanError(f"{kind} tunes itself: leave out --auto")
+        taken = () if kind in IN_UNISON else ("store_every",)
         steps = ["--steps"] if self.num_steps is not None else []
-        steps += [option for name, option in _OF_STEPS.items() if name in self.entries]
+        steps += [option for name, option in _OF_STEPS.items() if name in self.entries and name not in taken]
         if steps:
             raise PlanError(
                 f"{kind} counts draws, not steps: in place of {', '.join(steps)} take --warmup and --draws, or none "
                 f"of them (it stops when it has converged); or a sampler that counts steps, {other}"
             )
+        if kind not in IN_UNISON:
+            return
+        other = " or ".join(f"--sampler {name}" for name in SAMPLERS if name not in IN_UNISON)
         if "batch_size" in self.entries:
             raise PlanError(f"{kind} needs the gradients of all rows: leave out --batch-size, or take {other}")
         if self.entries.get("dtype") == "float32":

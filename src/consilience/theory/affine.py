@@ -27,6 +27,8 @@ from consilience.kernel.step import coefficients_of, each, one_step
 from consilience.samplers import Gossip
 from consilience.theory.gaussian import GaussianNetwork, Moments
 
+_CONSERVED = 1e-10  # what counts as no change
+
 
 class AffineStep(NamedTuple):
     """`x⁺ = A x + b + B ξ + G ε`."""
@@ -49,6 +51,14 @@ class ExactLaw:
     >>> law = ExactLaw(GaussianNetwork.of(problem, graphs.ring(2)), dula(0.1, 0.3))
     >>> law.positions(law.after(1)).mean.round(6).tolist()
     [0.2, 0.6]
+
+    Where agents settle if these numbers are used for ever: D-ULA's stay on their own sides of the posterior's mean,
+    which is 4/3, a corrected sampler's do not.
+
+    >>> from consilience import kinetic
+    >>> by_kinetic = ExactLaw(law.network, kinetic(0.1, 1, whitening="none"))
+    >>> [one.positions(one.stationary()).mean.round(3).tolist() for one in (law, by_kinetic)]
+    [[1.111, 1.556], [1.333, 1.333]]
     """
 
     def __init__(self, network: GaussianNetwork, sampler: Gossip) -> None:
@@ -71,15 +81,27 @@ class ExactLaw:
             transition, noise, gradient = (np.asarray(part) for part in self._jacobians(*origin, coefficients))
             found = AffineStep(transition, push, noise, gradient)
             self._require_affine(found, coefficients)
-        return found
+        if self.sampler.has_common_noise:  # one noise for all agents: what it does to each is added up
+            noise = noise.reshape(-1, self.num_agents, self.size).sum(1)
+        return found._replace(noise=noise)
 
-    def after(self, num_steps: int, start: Moments | None = None, batch_size: int | None = None) -> Moments:
+    def after(
+        self,
+        num_steps: int,
+        start: Moments | None = None,
+        batch_size: int | None = None,
+        anchor: np.ndarray | None = None,
+    ) -> Moments:
         """The law of the states after so many steps; `start` is that of the positions, by default all at 0."""
-        *_, law = self.evolve(num_steps, start, batch_size)
+        *_, law = self.evolve(num_steps, start, batch_size, anchor)
         return law
 
     def evolve(
-        self, num_steps: int, start: Moments | None = None, batch_size: int | None = None
+        self,
+        num_steps: int,
+        start: Moments | None = None,
+        batch_size: int | None = None,
+        anchor: np.ndarray | None = None,
     ) -> Iterator[Moments]:
         """The law of the states after 1, 2, …, `num_steps` steps.
 
@@ -87,6 +109,7 @@ class ExactLaw:
             num_steps: how many steps.
             start: the law of the initial positions; by default all are at 0.
             batch_size: rows in a minibatch drawn with replacement; `None` is the full shard.
+            anchor: `(n, d)` where minibatches have a control variate, if they have one.
         """
         mean, covariance = self.initial(start)
         for k in range(num_steps):
@@ -94,7 +117,8 @@ class ExactLaw:
             noise = found.noise @ found.noise.T
             if batch_size is not None:
                 here = self.positions(Moments(mean, covariance))
-                noise += found.gradient @ self.network.batch_covariance(*here, batch_size) @ found.gradient.T
+                of_batches = self.network.batch_covariance(*here, batch_size, anchor)
+                noise += found.gradient @ of_batches @ found.gradient.T
             mean = found.transition @ mean + found.push
             covariance = found.transition @ covariance @ found.transition.T + noise
             yield Moments(mean, covariance)
@@ -104,13 +128,32 @@ class ExactLaw:
         from scipy.linalg import solve_discrete_lyapunov
 
         found = self.step(k)
-        radius = np.abs(np.linalg.eigvals(found.transition)).max()
+        basis = self._reachable(found)
+        transition, noise = basis.T @ found.transition @ basis, basis.T @ found.noise
+        radius = np.abs(np.linalg.eigvals(transition)).max()
         if radius >= 1:
             raise UnstableError(
                 f"there is no stationary law for the numbers of step {k}: the spectral radius is {radius:.4g}"
             )
-        mean = np.linalg.solve(np.eye(self.num_states) - found.transition, found.push)
-        return Moments(mean, solve_discrete_lyapunov(found.transition, found.noise @ found.noise.T))
+        start = self.initial().mean
+        start = start - basis @ (basis.T @ start)  # what no step changes
+        push = basis.T @ (found.push + found.transition @ start)
+        mean = start + basis @ np.linalg.solve(np.eye(len(transition)) - transition, push)
+        return Moments(mean, basis @ solve_discrete_lyapunov(transition, noise @ noise.T) @ basis.T)
+
+    def _reachable(self, found: AffineStep) -> np.ndarray:
+        """An orthonormal basis of the states that steps can change: without what every step conserves.
+
+        A corrected sampler conserves `Σ_i s_i`: left eigenvectors of the transition with eigenvalue 1.
+        """
+        _, sizes, found_left = np.linalg.svd((found.transition - np.eye(self.num_states)).T)
+        conserved = found_left[sizes < _CONSERVED]
+        moves = np.concatenate([found.noise, found.gradient, found.push[:, None]], 1)
+        if len(conserved):  # only what neither noise nor gradients move
+            turned, sizes, _ = np.linalg.svd(conserved @ moves)
+            unmoved = np.append(sizes, np.zeros(len(conserved)))[: len(conserved)] < _CONSERVED * np.abs(moves).max()
+            conserved = turned.T[unmoved] @ conserved
+        return np.linalg.svd(conserved)[2][len(conserved) :].T if len(conserved) else np.eye(self.num_states)
 
     def initial(self, start: Moments | None = None) -> Moments:
         """The law of the states of agents that start at positions of some law."""
@@ -133,7 +176,13 @@ class ExactLaw:
 
         disagreement = jax.vmap(make_disagreement(self.network.graph, jnp.float64))
         new = one_step(
-            self.sampler, self._unravel(state), coefficients, noise.reshape(shape), gradients, disagreement
+            self.sampler,
+            self.network.graph,
+            self._unravel(state),
+            coefficients,
+            noise.reshape(shape),
+            gradients,
+            disagreement,
         )
         return ravel_pytree(new)[0]
 

@@ -25,6 +25,7 @@ from consilience.theory.potentials import Potentials
 
 Kind = Literal["exact", "bound", "estimate"]
 _DRAWS_AROUND_A_MODE = 12
+_FLAT = 1e-9  # of the largest curvature, below which one counts as 0
 _DENSE = 128
 MOST_PARAMETERS = 2000
 _WIDEST = 12
@@ -114,8 +115,21 @@ def problem_constants(potentials: Potentials, draws: np.ndarray | None = None) -
     how = f"largest curvature at {len(points)} points"
     if known is None:
         local, total = Quantity(each, "estimate", how), Quantity(highest, "estimate", how)
-    sobolev, moment = _spread(potentials, lowest, draws)
+    sobolev, moment = _spread(potentials, lowest, highest, draws)
     return Constants(local, total, _coupling(local), sobolev, moment, modes[0])
+
+
+def require_curved(potentials: Potentials) -> None:
+    """Check that the posterior is curved in every direction at its mode, as a normal approximation there must be."""
+    curvatures = np.linalg.eigvalsh(potentials.hessians(potentials.modes[0]).sum(0))
+    if curvatures[0] > _FLAT * np.abs(curvatures).max():
+        return
+    raise ProblemError(
+        f"at its mode the posterior is flat in some direction (curvatures from {curvatures[0]:.3g} to "
+        f"{curvatures[-1]:.3g}), so the theorems, which need U to be smooth and curved, say nothing about it. It may "
+        "be log-concave all the same: a Laplace prior has no curvature, and its gradient jumps at 0. Ask about the "
+        "problem with a normal prior, or ask `consilience check` whether the plan is stable"
+    )
 
 
 def _coupling(local: Quantity) -> Quantity:
@@ -163,7 +177,9 @@ def _end(potentials: Potentials, point: np.ndarray, agent: int | None, which: st
     return float(eigsh(operator, k=1, which=which, return_eigenvectors=False, v0=start, tol=1e-3)[0])
 
 
-def _spread(potentials: Potentials, lowest: float, draws: np.ndarray | None) -> tuple[Quantity, Quantity]:
+def _spread(
+    potentials: Potentials, lowest: float, highest: float, draws: np.ndarray | None
+) -> tuple[Quantity, Quantity]:
     """`ρ_U` and `c_1`."""
     size, centre = potentials.size, potentials.modes[0]
     convex = lowest > 0 and len(potentials.modes) == 1
@@ -180,8 +196,9 @@ def _spread(potentials: Potentials, lowest: float, draws: np.ndarray | None) -> 
     if convex:
         return _convex(lowest), Quantity(size / lowest, "estimate", "d_w/ρ_U, if U is as convex everywhere")
     if draws is None or len(draws) < 2 * size:
+        what = "not log-concave" if lowest < -_FLAT * highest else "flat in some direction"
         raise ProblemError(
-            f"the posterior is not log-concave and has {size} parameters, not 2 that fit on a grid: give at least "
+            f"the posterior is {what} somewhere and has {size} parameters, not 2 that fit on a grid: give at least "
             f"{2 * size} draws from it to estimate its spread"
         )
     covariance = np.atleast_2d(np.cov(draws.T))

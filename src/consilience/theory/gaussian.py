@@ -154,15 +154,22 @@ class GaussianNetwork:
 
         return block_diag(*self.precisions)
 
-    def batch_covariance(self, mean: np.ndarray, covariance: np.ndarray, batch_size: int) -> np.ndarray:
-        """What minibatches of rows drawn with replacement add to the gradients, for positions of the given law."""
+    def batch_covariance(
+        self, mean: np.ndarray, covariance: np.ndarray, batch_size: int, anchor: np.ndarray | None = None
+    ) -> np.ndarray:
+        """What minibatches of rows drawn with replacement add to the gradients, for positions of the given law.
+
+        With control variates, anchored at `(n, d)` positions, a row's gradient counts less that at the anchor,
+        `H_b (w − a)`: nothing is left where all rows have the same Hessian.
+        """
         n, d = self.linear.shape
         noise = np.zeros((n * d, n * d))
         for i, (hessians, linears) in enumerate(self.row_gradients):
             place = slice(i * d, (i + 1) * d)
             here, spread = mean[place], covariance[place, place]
             centred = hessians - hessians.mean(0)
-            at_mean = centred @ here - (linears - linears.mean(0))
+            fixed = linears - linears.mean(0) if anchor is None else centred @ anchor[i]
+            at_mean = centred @ here - fixed
             second = np.einsum("bi,bj->ij", at_mean, at_mean)
             second += np.einsum("bij,jk,blk->il", centred, spread, centred)
             noise[place, place] = len(linears) / batch_size * second

@@ -19,12 +19,12 @@ from consilience.engines.mesh import engine
 from consilience.engines.mesh.costs import traffic_of
 from consilience.engines.mesh.devices import DeviceSettings
 from consilience.engines.mesh.engine import MeshSimulation
+from consilience.engines.mesh.unison import mesh_stepper
 from consilience.engines.program import Sizes
 from consilience.engines.simulate import Simulation
 from consilience.errors import MeshError
 from consilience.models import classifier, mlp
 from consilience.runs.checkpoints import Checkpoints
-from consilience.samplers import SAMPLERS
 from tests.gaussian import regression
 from tests.hierarchical import ragged, sites
 from tests.samplers.last_word import LastWord
@@ -254,7 +254,9 @@ def test_the_first_position_that_is_not_finite():
 
 
 @pytest.mark.parametrize("model_devices", [1, 2])
-@pytest.mark.parametrize("name", [*(f"{kind}, constant" for kind in SAMPLERS), "last word (tests only)"])
+@pytest.mark.parametrize(
+    "name", [*(name for name in MADE if name.endswith(("constant", "three exchanges"))), "last word (tests only)"]
+)
 def test_every_sampler_draws_the_same_and_its_state_comes_back_from_a_checkpoint(name, model_devices, tmp_path):
     """States and messages are pytrees of any structure: spread over devices, written, read into another layout."""
     sampler = MADE[name]() if name in MADE else LastWord()
@@ -276,3 +278,52 @@ def test_every_sampler_draws_the_same_and_its_state_comes_back_from_a_checkpoint
         parts.append(np.array(segment.draws))
     drawn = np.concatenate(parts)[:, :, np.argsort(mesh.agents)]
     np.testing.assert_allclose(drawn, results_of(Simulation(problem, plan))[0], rtol=1e-4, atol=1e-5)
+
+
+def drawn_by(stepper, state=None, step=0):
+    """All draws from a step on, agents in the order of their numbers."""
+    state, parts = stepper.initial_state() if state is None else state, []
+    while step < stepper.plan.num_steps:
+        state, segment = stepper.advance(state, step, min(stepper.max_steps, stepper.plan.num_steps - step))
+        step = segment.last_step
+        parts.append(np.array(segment.draws))
+    return np.concatenate(parts)[:, :, np.argsort(stepper.storage.agents)]
+
+
+@pytest.mark.parametrize(
+    ("make", "entries"),
+    [
+        (lambda: sites([4, 6, 5, 3, 7]), {}),
+        (lambda: ragged((2, 3, 2, 3, 2)), {}),
+        (lambda: sites([4, 6, 5, 3, 7]), {"batch_size": 3, "dtype": "float64"}),
+    ],
+    ids=["sites", "ragged", "minibatches"],
+)
+def test_a_warm_up_finds_the_same_and_comes_back_from_a_checkpoint(make, entries, tmp_path):
+    """Five agents on three devices, in another order than their own, with private parameters; then on two devices."""
+    with jax.enable_x64(True):
+        problem = make()
+        graph = cs.graphs.barbell(5)
+        sampler = cs.kinetic(noise="common")
+        plan = cs.Plan(graph=graph, sampler=sampler, num_draws=10, num_chains=3, num_warmup=600, **entries)
+        expected = drawn_by(simulate.simulation(problem, plan))
+        mesh = mesh_stepper(problem, plan, DeviceSettings(devices=3))
+        state, step = mesh.initial_state(), 0
+        for _ in range(6):  # into the second window
+            state, segment = mesh.advance(state, step, 32)
+            step = segment.last_step
+        assert not state.stage.is_done
+        checkpoints = Checkpoints(tmp_path / "checkpoints", mesh.form, mesh.team)
+        checkpoints.save(step, state, {})
+        checkpoints.close()
+        np.testing.assert_allclose(drawn_by(mesh, state, step), expected, atol=1e-8)
+        other = mesh_stepper(problem, plan, DeviceSettings(devices=2))
+        found = Checkpoints(tmp_path / "checkpoints", other.form, other.team).latest()
+        np.testing.assert_allclose(drawn_by(other, found.state, found.step), expected, atol=1e-8)
+
+
+def test_a_warm_up_needs_whole_parameters_on_a_device():
+    with jax.enable_x64(True):
+        plan = cs.Plan(graph=cs.graphs.ring(4), sampler=cs.kinetic(), num_draws=10)
+        with pytest.raises(MeshError, match="all parameters of an agent on one device"):
+            mesh_stepper(regression([4, 5, 6, 4]), plan, DeviceSettings(model_devices=2))

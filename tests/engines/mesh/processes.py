@@ -97,3 +97,11 @@ def finished(made):
         lines = said.strip().splitlines()
         told.append((process.returncode, lines[-1] if lines else ""))
     return told
+
+
+def require_finished(made, count):
+    """All ended well and said nothing; but the first says that so short a run has not converged."""
+    told = finished(made)
+    assert [code for code, _ in told] == [0] * count
+    assert told[0][1].startswith("Warning: Not converged")
+    assert [said for _, said in told[1:]] == [""] * (count - 1)

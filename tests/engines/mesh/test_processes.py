@@ -9,7 +9,7 @@ import zarr
 import consilience as cs
 from consilience.engines.mesh.layout import line_of_agents
 from consilience.engines.simulate import Simulation
-from tests.engines.mesh.processes import PROBLEM, SECONDS, finished, rendezvous_options, slurm, team
+from tests.engines.mesh.processes import PROBLEM, SECONDS, finished, rendezvous_options, require_finished, slurm, team
 
 AGENTS = 7
 STEPS = 60
@@ -78,7 +78,7 @@ def test_two_processes_with_checkpoints_sample_what_simulate_does(place):
     numbers = ["--sampler", "sghmc", "--friction", 1.5, "--step-size", 0.01, "--consensus", 0.2]
     options = [[*numbers, *own, "--checkpoint-seconds", 0] for own in rendezvous_options(2)]
     with team(on_mesh(options), place) as made:
-        assert finished(made) == [(0, "")] * 2
+        require_finished(made, 2)
     expected = simulated(STEPS, sampler=cs.sghmc(0.01, 0.2, friction=1.5))
     require_equal(draws_of(place / "run"), expected)
     with pytest.raises(AssertionError):
@@ -92,7 +92,7 @@ def test_three_processes_of_a_slurm_job_sample_what_simulate_does_each_with_its_
         {**environment, "LOADED": str(place / f"loaded-{number}")} for number, environment in enumerate(slurm(count))
     ]
     with team(on_mesh([["--devices", count]] * count), place, environments) as made:
-        assert finished(made) == [(0, "")] * count
+        require_finished(made, count)
     run = cs.Run(place / "run")
     assert run.complete
     assert run.summary["engine"] == "mesh"
@@ -121,7 +121,7 @@ def test_a_killed_process_stops_the_other_and_two_new_ones_resume(place):
     require_equal(kept, expected[:, :, : kept.shape[2]])
     mark_first_draw(place / "run")
     with team([["resume", "run", "--json", *own] for own in rendezvous_options(2)], place) as made:
-        assert finished(made) == [(0, "")] * 2
+        require_finished(made, 2)
     require_resumed(place / "run", expected)
 
 
@@ -139,7 +139,7 @@ def test_a_polite_stop_of_one_process_stops_all_and_one_with_three_devices_resum
     assert cs.Run(place / "run").status["status"] == "interrupted"
     mark_first_draw(place / "run")
     with team([["resume", "run", "--devices", 3, "--json"]], place) as made:
-        assert finished(made) == [(0, "")]
+        require_finished(made, 1)
     require_resumed(place / "run", simulated(steps, graph))
 
 
@@ -148,5 +148,5 @@ def test_devices_are_made_before_anything_else_uses_jax(place):
     """Both the choice of step sizes and the problem do."""
     options = ["--steps", 40, "--auto", "--engine", "mesh", "--devices", 2, "--out", "run"]
     with team([["run", "problem:one", "--agents", 4, "--json", *options]], place) as made:
-        assert finished(made) == [(0, "")]
+        require_finished(made, 1)
     assert cs.Run(place / "run").complete

@@ -10,7 +10,7 @@ import consilience as cs
 from consilience.engines.peers.census import Census, Statement
 from consilience.engines.peers.memory import MemoryNetwork
 from consilience.engines.peers.participants import Participants
-from consilience.engines.peers.sums import Sums
+from consilience.engines.peers.sums import Place, Sums
 from consilience.engines.peers.transport import Handlers
 from consilience.errors import NewEpoch, Stopped
 from tests.engines.peers.virtual import KilledError, VirtualClock
@@ -29,12 +29,17 @@ class Agent:
     """Who took part in each step that it made."""
     killed: bool = False
 
-    def live(self):
+    def live(self, who=None):
+        """Until all steps are made; from an epoch that it was in before it died, if one is given."""
         lab = self.lab
         self.killed, stop = False, threading.Event()
         self.census = Census(self.number, lab.graph, PATIENCE, lab.clock, 0.5)
-        who = Participants.everybody(lab.graph)
+        if who is not None:
+            self.census.resume(who)
+        restarts, who = who is not None, who or Participants.everybody(lab.graph)
         self.join(who, stop)
+        if restarts:
+            self.sums.start_at(Place(self.step - who.step, ()))
         handlers = Handlers(
             lambda number, content: self.sums.lines.receive(number, content),
             lambda what, content: self.sums.lines.answer(what, content),
@@ -91,6 +96,13 @@ class Lab:
 
     def start(self, number):
         self.turns[number] = self.clock.start(f"agent {number}", self.agents[number].live)
+
+    def restart(self, number):
+        """From its last step, in the epoch in which it died."""
+        agent, who = self.agents[number], self.agents[number].sums.participants
+        agent.killed = True
+        self.clock.run_until(lambda: self.turns[number].ended, f"the death of agent {number}")
+        self.turns[number] = self.clock.start(f"agent {number}", lambda: agent.live(who))
 
     def until(self, number, step):
         self.clock.run_until(lambda: self.agents[number].step >= step or self.turns[number].ended, f"step {step}")
@@ -175,6 +187,45 @@ def test_two_are_lost_one_after_the_other(lab):
     found.agents[3].killed = True
     results = found.finish(0, 2, 4)
     assert [one.agents for one in results] == [(0, 2, 4)] * 3
+
+
+def leaves_after_a_restart(found):
+    """Agent 0 of a path is lost; agent 3 restarts in the epoch without it; then its leaf 4 is lost, to it alone."""
+    found.until(1, 5)
+    found.agents[0].killed = True
+    found.clock.run_until(
+        lambda: all(agent.census.begun == 1 and agent.step > 20 for agent in found.agents[1:]), "the epoch without 0"
+    )
+    found.restart(3)
+    found.until(3, found.agents[3].step + 5)
+    found.agents[4].killed = True
+
+
+def test_an_agent_that_restarted_in_a_later_epoch_can_lose_others(lab):
+    found = lab(cs.graphs.path(5), num_steps=80)
+    leaves_after_a_restart(found)
+    results = found.finish(1, 2, 3)
+    assert [one.agents for one in results] == [(1, 2, 3)] * 3
+    assert [one.epoch for one in results] == [2] * 3
+    assert found.agents[3].seen.count((1, 2, 3, 4)) > 20
+
+
+def test_an_agent_that_forgets_its_epoch_stops_everybody(lab, monkeypatch):
+    """A negative control: its next census is not later than the sums' epoch, and nobody leaves the wait."""
+    monkeypatch.setattr(Census, "resume", lambda self, participants: None)
+    found = lab(cs.graphs.path(5), num_steps=80)
+    leaves_after_a_restart(found)
+    later = found.clock.now() + 20 * PATIENCE
+    found.clock.run_until(lambda: found.clock.now() > later, "a long time")
+    assert not any(found.turns[number].ended for number in (1, 2, 3))
+
+
+def test_a_resumed_census_knows_who_was_lost():
+    census = Census(1, cs.graphs.ring(4), PATIENCE, VirtualClock())
+    census.resume(Participants((0, 1, 3), ((0, 1), (0, 3)), epoch=3, step=40, source=0))
+    assert (census.epoch, census.begun, census.lost) == (3, 3, {2})
+    census.returned(2)
+    assert (census.epoch, census.lost) == (4, set())
 
 
 def test_before_the_first_total_everybody_is_waited_for(lab):

@@ -28,6 +28,7 @@ def wait_for_round(network, number, seconds=120):
         assert time.monotonic() < deadline, f"the nodes did not come to round {number}"
 
 
+@pytest.mark.slow(reason="five processes, one of them started twice")
 def test_real_processes_of_which_one_is_killed(tmp_path):
     """A network over TLS as users have it: one node is killed and started again, and no bit of the draws changes."""
     plan = plan_for(cs.graphs.ring(3)).replace(

@@ -85,7 +85,7 @@ def present(node):
 def test_every_sampler_that_can_do_without_an_edge_is_tried():
     able = {
         name for name, ways in CONSTRUCTORS.items()
-        for sampler in [ways["constant"]()] if sampler.edge_rate(sampler.coefficients(0, 5)) is not None
+        for sampler in [next(iter(ways.values()))()] if sampler.edge_rate(sampler.coefficients(0, 5)) is not None
     }  # fmt: skip
     assert able == set(SETTLED) <= set(SAMPLERS)
 

@@ -16,7 +16,6 @@ from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Handlers
 from consilience.engines.peers.wire import Wire
 from consilience.engines.peers.zenoh_transport import ZenohTransport, by_zenoh
-from consilience.samplers import SAMPLERS
 from tests.engines.peers.running import assert_same_draws, sample_by_peers
 from tests.engines.peers.virtual import KilledError, Laboratory
 from tests.samplers.last_word import LastWord
@@ -86,7 +85,10 @@ def test_peers_draw_what_simulate_draws(case, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [
-    *(pytest.param(f"{kind}, constant", marks=pytest.mark.slow(reason="one more network")) for kind in SAMPLERS),
+    *(
+        pytest.param(name, marks=pytest.mark.slow(reason="one more network"))
+        for name in MADE if name.endswith(("constant", "three exchanges"))
+    ),
     "last word (tests only)",
 ])  # fmt: skip
 def test_every_sampler_draws_the_same_by_peers(name, tmp_path, monkeypatch):

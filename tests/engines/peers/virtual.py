@@ -11,6 +11,7 @@ from consilience.deployment import nodes
 from consilience.deployment.networks import make_network
 from consilience.deployment.nodes import run_node
 from consilience.engines.peers import agent_step
+from consilience.engines.peers.corrected_node import CorrectedNode
 from consilience.engines.peers.memory import MemoryNetwork
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.settings import NodeSettings
@@ -148,12 +149,16 @@ class Laboratory:
         self.lie = {}
         laboratory = self
 
-        class Watched(Node):
-            def __init__(self, *arguments):
-                super().__init__(*arguments)
-                laboratory.nodes[self.settings.agent] = self
+        def watched(kind):
+            class Watched(kind):
+                def __init__(self, *arguments):
+                    super().__init__(*arguments)
+                    laboratory.nodes[self.settings.agent] = self
 
-        monkeypatch.setattr(nodes, "Node", Watched)
+            return Watched
+
+        monkeypatch.setattr(nodes, "Node", watched(Node))
+        monkeypatch.setattr(nodes, "CorrectedNode", watched(CorrectedNode))
         # the problems of these tests are sound; to check that would compile four more programs for each node
         monkeypatch.setattr(agent_step, "require_usable", lambda *arguments: None)
         monkeypatch.setattr(Node, "largest_curvature", lambda self: 1.0)

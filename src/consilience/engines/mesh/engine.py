@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -32,12 +31,16 @@ from consilience.engines.mesh.layout import Layout, agents_per_group, line_of_ag
 from consilience.engines.mesh.local_arrays import local_part
 from consilience.engines.mesh.model_axis import ModelAxis
 from consilience.engines.mesh.team import ProcessTeam
+from consilience.engines.mesh.tuned import on_devices, tuning_specs
 from consilience.engines.program import (
     BLOCK_NUMBERS,
     LONGEST_BLOCK,
     Local,
+    Place,
     Sizes,
+    Stored,
     longest_segment,
+    measurements,
     run_segment,
     segment_of,
     sizes_of,
@@ -49,8 +52,11 @@ from consilience.kernel.gradients import NetworkGradients, network_gradients
 from consilience.kernel.grouping import by_number, group_numbers
 from consilience.kernel.model_checks import require_usable
 from consilience.kernel.parameters import Parameters, initial_positions
-from consilience.kernel.randomness import Purpose, agent_keys, normals
+from consilience.kernel.randomness import Purpose, agent_keys, step_noise
 from consilience.kernel.step import each
+from consilience.kernel.tuning import Tuning, anchor_of, blank_tuning, coordinates_of, tuned_sampler
+from consilience.kernel.variates import corrected
+from consilience.kernel.whitening import identity
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers import Leaf
@@ -96,7 +102,7 @@ class MeshSimulation(Gossiping):
         )
         self.storage = Storage(
             self.layout.line, self._own_agents, agents_per_group(plan.num_agents), ("consensus_error",),
-            math.ceil(plan.num_steps / self.block_steps),
+            measurements(plan, self.block_steps),
         )  # fmt: skip
         self.form: StateForm = MeshForm(self)
         self._program: Any = None
@@ -165,6 +171,11 @@ class MeshSimulation(Gossiping):
         """Which places of this process are an agent's own, not left over."""
         return self.layout.is_agent[self._data.devices].reshape(-1)
 
+    @property
+    def _places(self) -> np.ndarray:
+        """Which of the agents of this process each of its places holds."""
+        return self.layout.rank_at[self._data.devices].reshape(-1) - self._own_agents.start
+
     def spread(self, leaf: np.ndarray, shape: Any) -> jax.Array:
         """An array `(chains, agents, …)` of all agents in line, laid out on the devices."""
         chains = np.minimum(np.arange(shape.shape[0]), self.plan.num_chains - 1)
@@ -179,7 +190,7 @@ class MeshSimulation(Gossiping):
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step, on the devices."""
         if not callable(self.problem.init):
-            return self._own_starts()
+            return self.placed(self._own_starts())
 
         def start(held: Held) -> Any:
             keys = agent_keys(self.plan.seed, Purpose.INIT, held.chain_numbers, held.agent_numbers)
@@ -187,15 +198,19 @@ class MeshSimulation(Gossiping):
 
         return jax.jit(self._on_each_device(start, (self._held_specs,), self._state_specs))(self.held)
 
-    def _own_starts(self) -> Any:
-        """The same where every agent starts by a function of its own: made here, then laid out on the devices."""
-        chains = np.minimum(np.arange(self._padded_chains), self.plan.num_chains - 1)
+    def _own_starts(self) -> np.ndarray:
+        """`(chains, agents here, size)` where every agent starts by a function of its own."""
+        chains = np.arange(self.plan.num_chains)
         keys = agent_keys(self.plan.seed, Purpose.INIT, chains, self.agents[self._own_agents])
         with jax.default_device(self.mesh.local_devices[0]):
-            start = initial_positions(self.problem, self.parameters, keys, self.dtype)
-            state = each(self.plan.gossip.init)(start)
-        places = self.layout.rank_at[self._data.devices].reshape(-1) - self._own_agents.start
-        filling = self.model.padded_size - self.parameters.size
+            return np.asarray(initial_positions(self.problem, self.parameters, keys, self.dtype))
+
+    def placed(self, positions: np.ndarray) -> Any:
+        """The sampler's state at positions `(chains, agents here, size)`, laid out on the devices."""
+        chains = np.minimum(np.arange(self._padded_chains), self.plan.num_chains - 1)
+        with jax.default_device(self.mesh.local_devices[0]):
+            state = each(self.plan.gossip.init)(jnp.asarray(positions[chains], self.dtype))
+        places, filling = self._places, self.model.padded_size - self.parameters.size
 
         def on_devices(kind: Leaf, leaf: jax.Array, shape: Any) -> jax.Array:
             own = np.asarray(leaf)[:, places]
@@ -225,35 +240,44 @@ class MeshSimulation(Gossiping):
 
     def lowered(self, held: Held, sizes: Sizes | None = None) -> Any:
         """The program before compilation, for segments of other sizes if they are given."""
-        number = Spec()
+        tuning = self._laid_out(self._blank_tuning)
         program = self._on_each_device(
             partial(self._segment, sizes or self.sizes),
-            (self._state_specs, number, number, number, self._held_specs),
+            (self._state_specs, tuning_specs(tuning), Place(Spec(), Spec(), Spec()), self._held_specs),
             (self._state_specs, _DRAWS, Spec(None, "chains")),
         )
-        numbers = [jax.ShapeDtypeStruct((), jnp.int32)] * 3
-        return jax.jit(program, donate_argnums=0).lower(self.state_shapes(), *numbers, held)
+        place = Place(*[jax.ShapeDtypeStruct((), jnp.int32)] * 3)
+        return jax.jit(program, donate_argnums=0).lower(self.state_shapes(), tuning, place, held)
 
     def advance(self, state: Any, first_step: int, num_steps: int) -> tuple[Any, Segment]:
         """Make `num_steps` steps from `first_step`; uses up the given state, whose buffers the new one takes."""
+        return self.walked(state, None, first_step, num_steps, Stored.of(self.plan))
+
+    def walked(
+        self, state: Any, tuning: Tuning | None, first_step: int, num_steps: int, stored: Stored
+    ) -> tuple[Any, Segment]:
+        """Make steps with the numbers of a tuning; draws are stored as `stored` says."""
         self.compile()
-        numbers = (np.int32(first_step), np.int32(num_steps), np.int32(self.plan.draws_after(first_step)))
-        new_state, draws, errors = self._program(state, *numbers, self.held)
+        place = Place.of(first_step, num_steps, stored)
+        new_state, draws, errors = self._program(state, self._laid_out(tuning), place, self.held)
         errors = local_part(errors)[:, : self.plan.num_chains]
-        return new_state, segment_of(
-            self.plan, self.block_steps, first_step, num_steps, self._own_draws(draws), errors
-        )
+        return new_state, segment_of(stored, self.block_steps, first_step, num_steps, self._own_draws(draws), errors)
 
     def is_finite(self, state: Any) -> bool:
         """Whether all numbers of the state are finite, in all processes."""
         return not self._bad_positions(state).any()
 
-    def find_diverged(self, state: Any, first_step: int, num_steps: int) -> tuple[int, int, int] | None:
+    def find_diverged(
+        self, state: Any, first_step: int, num_steps: int, tuning: Tuning | None = None
+    ) -> tuple[int, int, int] | None:
         """Bisect a segment for the first step after which a position is not finite."""
+        stored = Stored.of(self.plan)
 
         def bad_after(steps: int) -> np.ndarray:
             reached = jax.tree.map(jnp.copy, state)
-            return self._bad_positions(self.advance(reached, first_step, steps)[0] if steps else reached)
+            if steps:
+                reached, _ = self.walked(reached, tuning, first_step, steps, stored)
+            return self._bad_positions(reached)
 
         found = first_bad_step(bad_after, num_steps)
         if found is None:
@@ -261,6 +285,35 @@ class MeshSimulation(Gossiping):
         steps, (chain, where) = found
         rank = self.layout.rank_at.reshape(-1)[where]
         return first_step + steps, min(int(chain), self.plan.num_chains - 1), int(self.agents[rank])
+
+    # --- what a warm-up asks --------------------------------------------------------------------------------------
+
+    def positions(self, state: Any) -> np.ndarray:
+        """`(chains, agents here, size)` the positions in a state, in the sampler's coordinates."""
+        found = local_part(self._positions_program(state))[: self.plan.num_chains, self.own_is_agent]
+        return found[..., : self.parameters.size]
+
+    @cached_property
+    def _positions_program(self) -> Any:
+        return jax.jit(each(self.plan.gossip.position))
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """The sum over all agents of values `(agents here, …)`, the same in all processes."""
+        return self.team.gather(values.sum(0)).sum(0)
+
+    @property
+    def _blank_tuning(self) -> Tuning | None:
+        """A tuning as programs take it, if the sampler tunes itself."""
+        if not self.plan.sampler.tunes_itself:
+            return None
+        shared, size = self.parameters.num_shared, self.parameters.size
+        here = len(self.agents[self._own_agents])
+        whitening = identity(shared, here, size - shared)
+        return blank_tuning(whitening, here, size, self.plan.has_control_variates)
+
+    def _laid_out(self, tuning: Tuning | None) -> Tuning | None:
+        """A tuning on the devices."""
+        return on_devices(tuning, self.mesh, self._places, self.team.size, self.dtype)
 
     # --- what the state is -------------------------------------------------------------------------------------
 
@@ -314,19 +367,26 @@ class MeshSimulation(Gossiping):
         real = self.own_is_agent
         return part if real.all() else part[:, :, real]
 
-    def _segment(self, sizes: Sizes, state: Any, first_step: Any, num_steps: Any, first_draw: Any, held: Held) -> Any:
+    def _segment(self, sizes: Sizes, state: Any, tuning: Tuning | None, place: Place, held: Held) -> Any:
         """One device's part of a segment."""
         chains, agents = held.chain_numbers, held.agent_numbers
         keys = {
             purpose: agent_keys(self.plan.seed, purpose, chains, agents) for purpose in (Purpose.NOISE, Purpose.BATCH)
         }
+        sampler = tuned_sampler(self.plan.gossip, tuning, self.dtype)
+        parameters, pulled_back = coordinates_of(tuning)
+        common = None
+        if sampler.has_common_noise:
+            common = agent_keys(self.plan.seed, Purpose.COMMON_NOISE, chains, 0 * agents)
         tables = jax.tree.map(lambda leaf: leaf[0], held.tables)
         data, size = self._data.rows, self.model.slice_size
 
         own_sizes = np.array([group.parameters.size for group in self.parameters.groups])
 
         def noise(steps: jax.Array) -> jax.Array:
-            numbers = normals(keys[Purpose.NOISE], steps, size, self.dtype, self.model.first())
+            numbers = step_noise(
+                keys[Purpose.NOISE], common, self.parameters.num_shared, steps, size, self.dtype, self.model.first()
+            )
             if held.groups is not None:
                 entries = jnp.arange(size) < jnp.asarray(own_sizes)[held.groups][:, None]
                 numbers = (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
@@ -335,9 +395,14 @@ class MeshSimulation(Gossiping):
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             own = rows is not None or data.per_chain
             used = data.used(held.shards, rows)
-            return self._gradients(held.groups)(positions, used, held.row_weights, held.scale, own)
+
+            def of_batch(where: jax.Array) -> jax.Array:
+                return self._gradients(held.groups)(where, used, held.row_weights, held.scale, own)
+
+            return pulled_back(corrected(of_batch, anchor_of(tuning))(parameters(positions)))
 
         local = Local(
+            sampler=sampler,
             shape=(chains.shape[0], agents.shape[0], size),
             noise=noise,
             chosen_rows=lambda k: self._data.rows_chosen(keys[Purpose.BATCH], k, held),
@@ -345,8 +410,9 @@ class MeshSimulation(Gossiping):
             disagreement=lambda messages: self.exchange.disagreement(messages, tables),
             consensus_error=lambda positions: self._consensus_error(positions, held.is_agent),
             private_start=self.parameters.private_start,
+            parameters=parameters,
         )
-        return run_segment(self.plan, sizes, self.dtype, local, state, first_step, num_steps, first_draw)
+        return run_segment(self.plan, sizes, self.dtype, local, state, place)
 
     def _consensus_error(self, positions: jax.Array, is_agent: jax.Array) -> jax.Array:
         def total(values: jax.Array) -> jax.Array:

@@ -31,6 +31,7 @@ from consilience.engines.mesh.replica_form import EVERYWHERE, ReplicaForm, agent
 from consilience.engines.mesh.team import ProcessTeam
 from consilience.engines.spreading import Agents, Buffers
 from consilience.engines.unison import Make, Replicas
+from consilience.engines.warmed import WarmedStepper
 from consilience.errors import MeshError
 from consilience.graphs.spanning import centre
 from consilience.kernel.grouping import group_numbers
@@ -156,8 +157,22 @@ def _laid_out(plan: Plan, settings: DeviceSettings) -> tuple[Mesh, Layout]:
 
 def mesh_stepper(problem: Problem, plan: Plan, settings: DeviceSettings | None = None) -> Stepper:
     """The stepper of a plan's sampler."""
-    made = mesh_replicas if plan.sampler.tunes_itself else MeshSimulation
-    return made(problem, plan, settings)
+    if plan.is_unison:
+        return mesh_replicas(problem, plan, settings)
+    plain = MeshSimulation(problem, plan, settings)
+    if not plan.sampler.tunes_itself:
+        return plain
+    if plain.axes.model > 1:
+        raise MeshError(
+            f"the warm-up of the sampler {plan.sampler.kind} needs all parameters of an agent on one device: leave "
+            'model_devices out, or give step_size and exchanges by hand with whitening = "none"'
+        )
+    if problem.chains_apart:
+        raise MeshError(
+            f"the sampler {plan.sampler.kind} warms up for one posterior on a mesh, and here chains have data of "
+            "their own: take one repetition (--runs 1), or the engine simulate"
+        )
+    return WarmedStepper(plain)
 
 
 def mesh_replicas(problem: Problem, plan: Plan, settings: DeviceSettings | None = None) -> Replicas:

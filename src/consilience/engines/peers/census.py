@@ -100,6 +100,17 @@ class Census:
         """Of this agent in the network as planned."""
         return self._planned[self.agent]
 
+    def resume(self, participants: Participants) -> None:
+        """Continue in an epoch that was agreed upon before this agent restarted; before it joins its network.
+
+        Whoever it has no edge with in that epoch was lost; its next census is then a later one than everybody's sums.
+        """
+        with self.changed:
+            self.epoch = self.begun = participants.epoch
+            self._participants = frozenset(participants.agents)
+            in_use = participants.neighbours(self.agent)
+            self.lost = {number for number in self.neighbours if number not in in_use}
+
     # --- what happens ------------------------------------------------------------------------------------------
 
     def call(self, epoch: int) -> None:

@@ -8,6 +8,8 @@ the ends compare ledgers. `F_ij + F_ji` is the amount by which the sum of the tw
 it to its message and takes as much off its ledger. Whatever was lost on the way (a message, an answer, the memory of
 a killed process), the next comparison finds it. An agent that has lost all its memory begins anew: it has another
 `life` than before, by which both ends know that their ledgers have nothing to do with each other.
+
+Corrected samplers compare nothing: they undo what flowed over an edge as soon as it is lost (`flows.py`).
 """
 
 from __future__ import annotations
@@ -57,13 +59,20 @@ class Edges:
         weights: of the edges, by the neighbours' numbers.
         shapes: of the arrays of a message.
         num_agents: of the whole network.
+        compares: whether the ends of an edge that comes back compare what has flowed over it.
     """
 
     def __init__(
-        self, agent: int, weights: Mapping[int, float], shapes: Sequence[tuple[int, ...]], num_agents: int
+        self,
+        agent: int,
+        weights: Mapping[int, float],
+        shapes: Sequence[tuple[int, ...]],
+        num_agents: int,
+        compares: bool = True,
     ) -> None:
         self._lock = threading.Lock()
         self._agent, self._weights, self._num_agents = agent, dict(weights), num_agents
+        self._compares = compares
         self._ledger: dict[int, Arrays] = {number: tuple(np.zeros(shape) for shape in shapes) for number in weights}
         self._up = dict.fromkeys(weights, True)
         self._again: dict[int, int] = {}
@@ -82,7 +91,8 @@ class Edges:
     def record(self) -> EdgeRecord:
         """A copy, for a checkpoint."""
         with self._lock:
-            ledger = tuple(np.array(same) for same in zip(*self._ledger.values(), strict=True))
+            kept = self._ledger.values() if self._compares else ()
+            ledger = tuple(np.array(same) for same in zip(*kept, strict=True))
             return EdgeRecord(
                 ledger, np.array([*self._up.values()], bool), self.heard.copy(),
                 np.array([*self.returned.values()], np.int64), np.array([self.life, *self._lives.values()], np.int64),
@@ -92,7 +102,8 @@ class Edges:
         """Resume from a checkpoint."""
         with self._lock:
             for place, number in enumerate(self._weights):
-                self._ledger[number] = tuple(np.array(same[place], float) for same in record.ledger)
+                if self._compares:
+                    self._ledger[number] = tuple(np.array(same[place], float) for same in record.ledger)
             self._up = dict(zip(self._weights, np.asarray(record.up).tolist(), strict=True))
             self.heard = np.array(record.heard, np.int64)
             self.returned = dict(zip(self._weights, np.asarray(record.returned).tolist(), strict=True))
@@ -116,6 +127,11 @@ class Edges:
         with self._lock:
             self._up[number] = False
 
+    def down(self) -> list[int]:
+        """The neighbours whose edges are not in use."""
+        with self._lock:
+            return [number for number, up in self._up.items() if not up]
+
     def lost(self) -> list[int]:
         """The neighbours whose edges are lost, and not about to come back."""
         with self._lock:
@@ -131,7 +147,7 @@ class Edges:
             round_: the round.
             message: the agent's own.
             found: the messages of neighbours that came.
-            rate: `β_k`.
+            rate: `β_k`; unused where nothing is compared.
         """
         others = tuple(np.empty((len(self._weights), *own.shape), own.dtype) for own in message)
         with self._lock:
@@ -141,7 +157,7 @@ class Edges:
                     targets = found[number].values
                     self.heard = np.maximum(self.heard, found[number].heard)
                     self._lives[number] = found[number].life
-                    for own, target, moved in zip(message, targets, ledger, strict=True):
+                    for own, target, moved in zip(message, targets, ledger, strict=True) if self._compares else ():
                         moved += rate * weight * (np.asarray(own, float) - target)
                 owed = self._owed.pop(number, None)
                 if owed is not None:
@@ -194,7 +210,7 @@ class Edges:
         self._again[number] = first
         if theirs.known not in (0, self.life) or self._lives[number] not in (0, theirs.life):
             self._begin_anew(number, first)
-        else:
+        elif self._compares:
             self._compare(number, theirs.ledger)
         self._lives[number] = theirs.life
         if their_round - own_round > AHEAD:

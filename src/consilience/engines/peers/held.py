@@ -43,44 +43,42 @@ class HeldForm(PlainForm):
 class CommonWords:
     """What is the same at all agents of a replica, as words that can be summed.
 
-    It is compiled, as every move needs it twice.
-
     Args:
         like: a replica of the same shapes.
+        after_warmup: leave out what the warm-up found, which no later move changes.
     """
 
-    def __init__(self, like: Replica) -> None:
-        self._is_own = jax.tree.leaves(private_leaves(like))
-        sizes = [leaf.size for leaf, own in self._with_owner(like) if not own]
+    def __init__(self, like: Replica, after_warmup: bool = False) -> None:
+        without = private_leaves(like)
+        if after_warmup:
+            without = without._replace(
+                grid=jax.tree.map(lambda _: True, like.grid), adaptation=jax.tree.map(lambda _: True, like.adaptation)
+            )
+        self._chosen = [place for place, out in enumerate(jax.tree.leaves(without)) if not out]
+        sizes = [leaf.size for leaf in self._leaves(like)]
         self._ends, self.size = np.cumsum(sizes), sum(sizes)
-        self._packed, self._unpacked = jax.jit(self._pack), jax.jit(self._unpack)
 
     def of(self, replica: Replica) -> np.ndarray:
         """The words `(size,)` of a replica."""
-        return np.asarray(self._packed(replica))
+        return np.concatenate([_to_words(np.asarray(leaf)) for leaf in self._leaves(replica)])
 
     def adopted(self, replica: Replica, words: np.ndarray) -> Replica:
-        """A replica with the common part that some words hold, and its own private part."""
-        return self._unpacked(replica, words)
+        """A replica with the part that some words hold, and the rest of its own."""
+        leaves, tree = jax.tree.flatten(replica)
+        for place, part in zip(self._chosen, np.split(words, self._ends[:-1]), strict=True):
+            leaves[place] = jnp.asarray(_from_words(part, leaves[place]))
+        return jax.tree.unflatten(tree, leaves)
 
-    def _pack(self, replica: Replica) -> jax.Array:
-        return jnp.concatenate([_to_words(leaf) for leaf, own in self._with_owner(replica) if not own])
-
-    def _unpack(self, replica: Replica, words: jax.Array) -> Replica:
-        parts = iter(jnp.split(words, self._ends[:-1]))
-        found = [leaf if own else _from_words(next(parts), leaf) for leaf, own in self._with_owner(replica)]
-        return jax.tree.unflatten(jax.tree.structure(replica), found)
-
-    def _with_owner(self, replica: Replica) -> list[tuple[Any, bool]]:
-        return list(zip(jax.tree.leaves(replica), self._is_own, strict=True))
+    def _leaves(self, replica: Replica) -> list[Any]:
+        leaves = jax.tree.leaves(replica)
+        return [leaves[place] for place in self._chosen]
 
 
-def _to_words(leaf: jax.Array) -> jax.Array:
+def _to_words(leaf: np.ndarray) -> np.ndarray:
     """The bits of an array's numbers, or its integers, as words."""
-    wide = leaf if leaf.dtype == jnp.float64 else leaf.astype(jnp.int64)
-    return jax.lax.bitcast_convert_type(wide.reshape(-1), jnp.uint64)
+    return leaf.astype(np.float64 if leaf.dtype == np.float64 else np.int64, copy=False).reshape(-1).view(np.uint64)
 
 
-def _from_words(words: jax.Array, like: jax.Array) -> jax.Array:
-    kind = jnp.float64 if like.dtype == jnp.float64 else jnp.int64
-    return jax.lax.bitcast_convert_type(words, kind).astype(like.dtype).reshape(like.shape)
+def _from_words(words: np.ndarray, like: Any) -> np.ndarray:
+    kind = np.float64 if like.dtype == np.float64 else np.int64
+    return words.view(kind).astype(like.dtype).reshape(like.shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 log = logging.getLogger("consilience.peers")
 _MOST_BAD = 100
+_MOST_REASONS, _LONGEST_REASON = 8, 160
 
 
 class Membership:
@@ -28,6 +29,8 @@ class Membership:
         self.present = np.ones(num_agents, bool)
         self.implausible: Counter[int] = Counter()
         """In how many rounds each neighbour's message was farther away than is plausible."""
+        self.reasons: Counter[str] = Counter()
+        """Why messages could not be used, the first few reasons."""
         self._bad: Counter[int] = Counter()
 
     def change(self, number: int, here: bool) -> None:
@@ -46,6 +49,9 @@ class Membership:
     def reject(self, number: int, reason: str) -> bool:
         """Count a message that cannot be used; whether it is the first one of that neighbour."""
         self._bad[number] += 1
+        told = reason[:_LONGEST_REASON]
+        if told in self.reasons or len(self.reasons) < _MOST_REASONS:
+            self.reasons[told] += 1
         if self._bad[number] == 1:
             log.warning("a message of agent %d was rejected: %s", number, reason)
         elif self._bad[number] == _MOST_BAD:

@@ -1,7 +1,8 @@
 """How a node moves its replica together with all who take part, by sums with them.
 
     meet      all agents adopt the root's replica, by a total to which nobody else adds: nobody is in the move before
-              any more, and replicas are equal to the bit even if processors round differently
+              any more, and replicas are equal to the bit even if processors round differently; after the warm-up
+              only what moves change, as all have adopted the rest
     move      the compiled program, which asks for totals by a callback
     meet      … at the start of the next move: only now is this one final
 
@@ -16,18 +17,21 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Alone, Team
 from consilience.engines.peers.held import CommonWords, Held
+from consilience.engines.peers.network_call import NetworkCall
 from consilience.engines.peers.sums import Sums
 from consilience.engines.unison import Buffers, Make, Replicas
 from consilience.errors import Retry, SumError
 from consilience.samplers.transitions.replica import Replica
 
 _DIGEST_BYTES = 16
-_IN_TURN: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False}
+_IN_TURN: dict[str, str | bool] = {
+    "xla_cpu_multi_thread_eigen": False,
+    "xla_cpu_enable_concurrency_optimized_scheduler": False,  # operations are small: handing them on costs more
+}
 
 
 class OverNetwork:
@@ -36,24 +40,14 @@ class OverNetwork:
     moves_at_once = 1
     team: Team = Alone()
 
-    def __init__(self, agent: int, total: Callable[[np.ndarray], np.ndarray]) -> None:
+    def __init__(self, agent: int, total: Callable[[np.ndarray], np.ndarray], alone: bool = False) -> None:
         self.agents = self.storage_agents = np.array([agent])
-        self.own, self._total = slice(0, 1), total
+        self.own, self._total = slice(0, 1), NetworkCall(total, alone)
 
     def compiled(self, make: Make, *arguments: Any) -> Callable[..., Any]:
-        """A program that stops in each sum until the network has answered.
-
-        Words travel as pairs of 32 bits: callbacks run in threads in which JAX may not know of double precision, and
-        would silently cut longer ones to half.
-        """
-
-        def total(words: Any) -> Any:
-            halves = jax.lax.bitcast_convert_type(words, jnp.uint32)
-            like = jax.ShapeDtypeStruct(halves.shape, jnp.uint32)
-            answer = jax.pure_callback(self._total, like, halves, vmap_method="broadcast_all")
-            return jax.lax.bitcast_convert_type(answer, jnp.int64)
-
-        return jax.jit(make(total, lambda values: values)).lower(*arguments).compile(_IN_TURN)
+        """A program that stops in each sum until the network has answered."""
+        program = jax.jit(make(self._total, lambda values: values)).lower(*arguments).compile(_IN_TURN)
+        return self._total.kept(program)
 
 
 class Moving:
@@ -69,16 +63,17 @@ class Moving:
     replicas: Replicas
     sums: Sums
 
-    def __init__(self, agent: int) -> None:
+    def __init__(self, agent: int, alone: bool = False) -> None:
         self.agent, self.attempt = agent, 0
-        self.place = OverNetwork(agent, self._total)
+        self.place = OverNetwork(agent, self._total, alone)
         self._met: tuple[int, int, int] | None = None
-        self._raised: Exception | None = None
+        self._raised: BaseException | None = None
 
     def uses(self, replicas: Replicas) -> None:
         """Move with these programs from now on."""
         self.replicas, self.blank = replicas, jax.eval_shape(replicas.initial_state)
-        self.words = CommonWords(self.blank)
+        self.words, self._moving = CommonWords(self.blank), CommonWords(self.blank, after_warmup=True)
+        self._found: bytes | None = None
 
     def moved(self, held: Held, move: int) -> tuple[Held, Buffers]:
         """A replica after a move that all agents made alike, adopted by all."""
@@ -111,11 +106,26 @@ class Moving:
         """The replica of one agent, adopted by all, with this agent's own part."""
         sums = self.sums
         sums.begin_draw(move, self.attempt, digest)
-        words = self.words.of(replica)
+        which = self._moving if self._is_warm(move) else self.words
+        words = which.of(replica)
         adopted = sums.total(words if self.agent == giver else np.zeros_like(words))
-        sums.starts_from(hashlib.sha256(adopted.tobytes()).digest()[:_DIGEST_BYTES])
+        if not np.array_equal(adopted, words):
+            replica = which.adopted(replica, adopted)
+        sums.starts_from(self._digest(move, replica, adopted))
         self._met = (self.sums.participants.epoch, move, self.attempt)
-        return self.words.adopted(replica, adopted)
+        return replica
+
+    def _is_warm(self, move: int) -> bool:
+        """Whether all agents have adopted what the warm-up found, at the start of an earlier move."""
+        return move > max(1, self.replicas.plan.burn_in)
+
+    def _digest(self, move: int, replica: Replica, adopted: np.ndarray) -> bytes:
+        """Of all that is common of a replica: what was adopted now and, after the warm-up, what that found."""
+        if not self._is_warm(move):
+            self._found = None
+        elif self._found is None:
+            self._found = hashlib.sha256(self.words.of(replica)[self._moving.size :].tobytes()).digest()
+        return hashlib.sha256((self._found or b"") + adopted.tobytes()).digest()[:_DIGEST_BYTES]
 
     def _run(self, replica: Replica, move: int) -> tuple[Replica, Buffers]:
         """The compiled move; what stopped it inside a sum is raised as it was."""
@@ -127,14 +137,12 @@ class Moving:
                 raise self._raised from None
             raise
 
-    def _total(self, halves: np.ndarray) -> np.ndarray:
-        """A sum over all agents, for the compiled program; words come and go as pairs of 32 bits."""
+    def _total(self, words: np.ndarray) -> np.ndarray:
+        """A sum over all agents, for the compiled program."""
         if self._raised is not None:
             raise self._raised
-        own = np.ascontiguousarray(halves)
-        assert own.dtype == np.uint32
         try:
-            return self.sums.total(own.reshape(-1).view(np.uint64)).view(np.uint32).reshape(own.shape)
-        except Exception as error:
+            return self.sums.total(words)
+        except BaseException as error:  # an interrupt too: the program says no more than that it failed
             self._raised = error
             raise

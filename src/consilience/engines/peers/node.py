@@ -35,6 +35,7 @@ from consilience.errors import NetworkError
 from consilience.kernel.curvature import largest_curvature
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.samplers import Corrected
 
 log = logging.getLogger("consilience.peers")
 _LONGEST_SEGMENT = 4096
@@ -59,35 +60,47 @@ class Node(Gossiping, Member[Wire]):
     def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None) -> None:
         self.problem, self.plan, self.settings, self.time = problem, plan, settings, clock or SteadyClock()
         weights, continues = neighbours_of(plan, settings.agent), settings.on_loss == "continue"
+        if continues:
+            _require_losable(plan)
         self.step = AgentStep(problem, plan, settings.agent, weights)
         self.parameters = self.step.parameters
-        if continues and plan.gossip.edge_rate(plan.gossip.coefficients(0, plan.num_agents)) is None:
-            raise NetworkError(
-                f'the sampler {plan.sampler.kind} cannot do without an edge: set on_loss = "wait" in the node\'s file'
-            )
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.rounds = Rounds(self.step, plan, continues, settings.on_implausible == "clip", self.time)
         self.members = Membership(settings.agent, weights, plan.num_agents)
         common = {"on_loss": settings.on_loss, "on_implausible": settings.on_implausible}
         codec = Codec(
-            " ".join([plan.digest(), *common.values()]), tuple(self.step.message_shapes), plan.num_steps,
+            " ".join([plan.digest(), *common.values()]), tuple(self.step.message_shapes), self.most_rounds,
             plan.num_agents if continues else 0,
         )  # fmt: skip
-        entries = {**plan.model_dump(mode="json"), **common}
-        self.wire = Wire(settings.agent, codec, self.rounds, self.members, entries, self.time)
+        self.wire: Wire = self._wire(codec, {**plan.model_dump(mode="json"), **common})
         self.wire.status, self.wire.told = self.status, self._hear
         self.rejoining = Rejoining(self.rounds, self.members, self.wire, self.time)
         self.storage = Storage(
             np.array([settings.agent]), slice(0, 1), 1, (DISTANCE,), plan.num_steps, presence=continues
         )
-        self.form: StateForm = PlainForm(self.initial_state())
         self.phases, self.distance, self.pace = Stopwatch(), float("nan"), Pace(self.time)
         self.stop, self._left = threading.Event(), threading.Event()
+        self.form: StateForm = self._form()
+
+    @property
+    def most_rounds(self) -> int:
+        """Rounds lie between 0 and this; a message of this one says that the sender is done."""
+        return self.plan.num_steps
+
+    def _wire(self, codec: Codec, entries: dict[str, Any]) -> Wire:
+        return Wire(self.settings.agent, codec, self.rounds, self.members, entries, self.time)
+
+    def _form(self) -> StateForm:
+        return PlainForm(self.initial_state())
 
     def connect(self, connect: Connect, first_round: int, state: NodeState | None) -> None:
         """Join the network, to continue with a round."""
         self.rounds.start_at(first_round, state)
         self.wire.open(connect)
+        self._ask_for_lost_edges()
+
+    def _ask_for_lost_edges(self) -> None:
+        """Ask for them as long as the node is in the network, if it continues without."""
         if self.rounds.continues:
             self.time.beside(lambda: self.rejoining.ask_until(self._left))
 
@@ -98,11 +111,15 @@ class Node(Gossiping, Member[Wire]):
 
     def _hear(self, notice: Notice) -> None:
         """Take a last word: stop, or lose the one that said it if nodes continue and this one has begun."""
-        if not self.rounds.continues or notice.ends_all or self.rounds.round == 0:
+        if not self._may_lose() or notice.ends_all or self.rounds.round == 0:
             self.stop_for(notice)
         elif notice.agent in self.rounds.neighbours and self.rounds.edges.is_up(notice.agent):
             log.error("agent %d cannot continue: %s", notice.agent, notice.reason)
             self.rounds.edges.lose(notice.agent)
+
+    def _may_lose(self) -> bool:
+        """Whether the node would go on now without a neighbour."""
+        return self.rounds.continues
 
     # --- a stepper ---------------------------------------------------------------------------------------------
 
@@ -110,7 +127,7 @@ class Node(Gossiping, Member[Wire]):
         """Of its own shard."""
         return self.problem.fingerprint()
 
-    def largest_curvature(self) -> float:
+    def largest_curvature(self) -> float | None:
         """Of its own potential, where it starts."""
         agent = np.array([self.settings.agent])
         return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, agent, self.step.start[0])
@@ -219,10 +236,10 @@ class Node(Gossiping, Member[Wire]):
                     last_sign[number] = self.time.now()
                 else:
                     self.wire.revive(number)
-                if not rounds.continues and self._is_gone(number, k):
+                if not self._may_lose() and self._is_gone(number, k):
                     self.stop_for(Notice(self.settings.agent, self._cannot_recover(number, k)))
                     return False
-                if rounds.continues and self._is_lost(number, k, answered, last_sign[number]):
+                if self._may_lose() and self._is_lost(number, k, answered, last_sign[number]):
                     rounds.edges.lose(number)
                     log.warning("agent %d continues without agent %d from round %d", self.settings.agent, number, k)
             if not told and self.time.now() - began > 5 * self.settings.ask_seconds:
@@ -238,8 +255,12 @@ class Node(Gossiping, Member[Wire]):
         if not self.rounds.inbox.wait(k, 0.0, [number]):
             return False
         ahead = answered and (self.rounds.inbox.latest[number] > k or gone)
-        silent = k > 0 and self.time.now() - last_sign > self.settings.patience  # the first round waits for all
+        silent = self.time.now() - last_sign > self.settings.patience and self._can_return(number, k)
         return ahead or silent or not self.members.is_believed(number)
+
+    def _can_return(self, number: int, k: int) -> bool:
+        """Whether a neighbour that is silent in a round could come back later; the first round waits for all."""
+        return k > 0
 
     def _is_gone(self, number: int, k: int) -> bool:
         """Whether a neighbour says twice that it no longer has a message, and it has not come meanwhile."""
@@ -309,6 +330,24 @@ class Node(Gossiping, Member[Wire]):
             "messages": {name: counts[name] for name in ("sent", "received", "rejected")},
             DISTANCE: None if np.isnan(self.distance) else self.distance,
         }
+
+
+def _require_losable(plan: Plan) -> None:
+    """Check that the sampler can do without an edge: what it has moved must be known at both its ends."""
+    sampler = plan.gossip
+    if plan.stops_itself:
+        raise NetworkError(
+            f"nodes of {sampler.kind} ask all agents whether their draws suffice, and with on_loss = 'continue' some "
+            "may not answer: say how many draws are wanted (num_draws, --draws), or set on_loss = 'wait' in the "
+            "node's file"
+        )
+    if isinstance(sampler, Corrected):  # flows.py knows
+        return
+    if sampler.edge_rate(sampler.coefficients(0, plan.num_agents)) is None:
+        raise NetworkError(
+            f"the sampler {sampler.kind} cannot do without an edge: what it has moved is not known at its ends. Set "
+            "on_loss = 'wait' in the node's file, or take kinetic, langevin or dula"
+        )
 
 
 def _squared(apart: list[np.ndarray]) -> np.ndarray:

@@ -27,7 +27,6 @@ class Rejoining:
 
     def __init__(self, rounds: Rounds, members: Membership, wire: Wire, clock: Clock) -> None:
         self._rounds, self._members, self._wire, self._clock = rounds, members, wire, clock
-        self._num_rounds = rounds.plan.num_steps
         wire.answers["edge"] = self.grant
 
     def ask_until(self, left: threading.Event) -> None:
@@ -56,14 +55,14 @@ class Rejoining:
 
     def _may_return(self, number: int) -> bool:
         here, believed = number in self._members.here, self._members.is_believed(number)
-        return here and believed and self._rounds.round < self._num_rounds
+        return here and believed and self._rounds.round < self._rounds.end
 
     def ask(self, number: int, margin: int) -> bool:
         """Ask a neighbour to use an edge again, from a round on that both will reach only after its answer."""
         rounds, wire = self._rounds, self._wire
         own, latest = rounds.round, rounds.inbox.latest[number]
-        first = max(own, latest) + margin
-        mine = rounds.edges.ask(number) if first < self._num_rounds else None
+        first = rounds.first_from(max(own, latest) + margin)
+        mine = rounds.edges.ask(number) if first < rounds.end else None
         if mine is None:
             return False
         wish = wire.codec.encode(Message(wire.agent, first, own, mine.ledger, rounds.heard(), mine.life, mine.known))
@@ -82,7 +81,9 @@ class Rejoining:
         rounds, wire = self._rounds, self._wire
         known = number in rounds.neighbours and rounds.continues
         wish = wire.codec.decode(content, number) if known else None
-        if not isinstance(wish, Message) or self._num_rounds in (rounds.round, wish.round):
+        if not isinstance(wish, Message) or max(rounds.round, wish.round) >= rounds.end:
+            return None
+        if rounds.first_from(wish.round) != wish.round:  # an edge comes back with a step
             return None
         own = rounds.round
         theirs = Wish(wish.values, wish.life, wish.known)

@@ -127,7 +127,10 @@ def _access_control(plan: Plan) -> dict[str, Any]:
         rules.append(rule(f"{agent} is asked", "egress", HEARD, key))
         rules.append(rule(f"ask {agent}", "ingress", HEARD, *open_keys(agent)))
         rules.append(rule(f"hear {agent}", "egress", SPOKEN, key))
-        granted = [f"{agent} speaks", f"{agent} is asked"]
+        rules.append(rule(f"{agent} asks itself", "ingress", ["query"], f"{ROOT}/{agent}/status"))
+        answers = ["reply", "declare_queryable"]
+        rules.append(rule(f"{agent} hears itself", "egress", answers, f"{ROOT}/{agent}/status"))
+        granted = [f"{agent} speaks", f"{agent} is asked", f"{agent} asks itself", f"{agent} hears itself"]
         for number in neighbours_of(plan, agent):
             its_edge = f"ask {number} for the edge to {agent}"
             rules.append(rule(its_edge, "ingress", ["query"], f"{ROOT}/{number}/edge/{agent}"))

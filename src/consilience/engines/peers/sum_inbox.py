@@ -31,6 +31,7 @@ class SumInbox:
         self.changed = threading.Condition()
         self._clock = clock
         self._number = 0
+        self._over: Callable[[], bool] | None = None  # what is waited for, while somebody waits
         self._kept: dict[int, dict[tuple[Phase, int], SumMessage]] = {}
         self.latest = dict.fromkeys(neighbours, -1)
         """The latest number that was heard of each neighbour."""
@@ -54,7 +55,8 @@ class SumInbox:
                 self._compare(other, message)
             if len(self._kept) > 2 * AHEAD:
                 del self._kept[max(self._kept)]
-            self.changed.notify()
+            if self._over is not None and self._over():  # the one who waits need not look at every message
+                self.changed.notify()
 
     def _compare(self, one: SumMessage, other: SumMessage) -> None:
         """Two messages that must say the same."""
@@ -93,8 +95,13 @@ class SumInbox:
     def wait(self, over: Callable[[], bool], seconds: float) -> None:
         """Wait until `over()` is true, at most so long."""
         with self.changed:
-            if not over():
+            if over():
+                return
+            self._over = over
+            try:
                 self._clock.wait_for(self.changed, over, seconds)
+            finally:
+                self._over = None
 
     def wake(self) -> None:
         """Let who waits look again."""

@@ -95,13 +95,18 @@ class SumLines:
 
     def send(self, neighbour: int, messages: Collection[SumMessage]) -> None:
         """Send some messages to one neighbour."""
+        self.send_each((neighbour,), messages)
+
+    def send_each(self, neighbours: Collection[int], messages: Collection[SumMessage]) -> None:
+        """Send the same messages to each of some neighbours."""
         transport = self.transport
-        if transport is None or not messages:
+        if transport is None or not messages or not neighbours:
             return
         content = join(self.codec.encode(one._replace(sender=self.agent)) for one in messages)
-        self.counts["sent"] += 1
-        self.counts["bytes_sent"] += len(content)
-        transport.send(neighbour, content)
+        for number in neighbours:
+            self.counts["sent"] += 1
+            self.counts["bytes_sent"] += len(content)
+            transport.send(number, content)
 
     def spread_retries(self, but: int | None = None) -> None:
         """Tell the neighbours which draws are repeated."""

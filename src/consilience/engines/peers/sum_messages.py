@@ -201,7 +201,7 @@ class SumCodec:
             return Rejected("it belongs to another run", other_run=True)
         if header.sender != sender:
             return Rejected(f"agent {sender} sent it in the name of agent {header.sender}")
-        if header.phase not in list(Phase):
+        if not 0 <= header.phase < len(Phase):
             return Rejected(f"its phase {header.phase} is none")
         if not 0 <= header.origin < self.num_agents:
             return Rejected(f"its origin {header.origin} is no agent")

@@ -252,8 +252,7 @@ class Sums:
         )
 
     def _send_down(self, found: SumMessage) -> None:
-        for child in self.children:
-            self.lines.send(child, [found])
+        self.lines.send_each(self.children, [found])
 
     def _message(self, phase: Phase, label: Label, words: np.ndarray, durable: int) -> SumMessage:
         return SumMessage(self.agent, phase, label, words, self._digest, min(durable, label.number), self.agent)

@@ -57,6 +57,7 @@ class UnisonNode(Member[SumWire]):
         plan: the whole network's plan.
         settings: who and where it is.
         clock: by which it waits; by default the machine's.
+        alone: whether it has this process for itself, so that its sums may use a shorter way.
     """
 
     block_steps = 1
@@ -64,14 +65,16 @@ class UnisonNode(Member[SumWire]):
     uses_up_state = False
     team: Team = Alone()
 
-    def __init__(self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None) -> None:
+    def __init__(
+        self, problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None = None, alone: bool = False
+    ) -> None:
         self.problem, self.plan, self.settings, self.time = problem, plan, settings, clock or SteadyClock()
         self.continues = settings.on_loss == "continue"
         self.masked = plan.num_agents > 2 if plan.masked is None else plan.masked
         if self.masked:
             require_enough(plan.num_agents)
         self.agent, self.participants = settings.agent, Participants.everybody(plan.graph)
-        self.moving = Moving(settings.agent)
+        self.moving = Moving(settings.agent, alone)
         self.replicas = Replicas(problem, plan, self.moving.place, self.participants.root)
         self.moving.uses(self.replicas)
         self.parameters = self.replicas.parameters
@@ -114,7 +117,11 @@ class UnisonNode(Member[SumWire]):
         place = None
         if state is not None:
             if state.participants is not None:
-                self._take_part(state.participants, state.replica)
+                who = state.participants
+                self._take_part(who, state.replica)
+                self.members.count_present(who.present(self.plan.num_agents), first_step)
+                if self.census is not None:
+                    self.census.resume(who)
             if first_step or state.retries:
                 place = Place(self._move(first_step), state.retries)
                 self.moving.attempt, self._places = len(state.retries), {first_step: place}
@@ -301,6 +308,10 @@ class UnisonNode(Member[SumWire]):
         """What the warm-up found."""
         return self.replicas.found(state.replica)
 
+    def found_so_far(self, state: Held) -> dict[str, Any]:
+        """What the warm-up found until now."""
+        return self.replicas.found(state.replica)
+
     def is_finite(self, state: Held) -> bool:
         """Always."""
         return True
@@ -349,6 +360,8 @@ class UnisonNode(Member[SumWire]):
             return
         self._said_at, warmup = now, self.plan.burn_in
         where = f"warming up, {step:,} of {warmup:,}" if step < warmup else f"{step - warmup:,} draws"
+        if len(self.participants.agents) < self.plan.num_agents:
+            where += f", of the posterior of {names(self.participants.agents)} only"
         log.info("agent %d: %s", self.agent, where, extra={"round": step})
 
     def status(self) -> dict[str, Any]:

@@ -145,12 +145,12 @@ class ZenohTransport:
         self._session.close()
 
 
-def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> dict[str, Any] | None:
-    """What a node says of itself, asked by the operator; `None` if it does not answer."""
+def ask_status(settings: NodeSettings, asking: TLS | None, seconds: float) -> dict[str, Any] | None:
+    """What a node says of itself, asked by the operator or its own site; `None` if it does not answer."""
     import zenoh
 
     zenoh.init_log_from_env_or("off")
-    scheme = "tcp" if operator is None else "tls"
+    scheme = "tcp" if asking is None else "tls"
     wanted = {
         "mode": "client",
         "connect": {
@@ -159,7 +159,7 @@ def ask_status(settings: NodeSettings, operator: TLS | None, seconds: float) -> 
             "exit_on_failure": True,
         },
         "scouting": NO_SCOUTING,
-        "transport": transport_entries(operator, LONGEST_OBJECT, 1),
+        "transport": transport_entries(asking, LONGEST_OBJECT, 1),
     }
     try:
         with zenoh.open(zenoh.Config.from_json5(json.dumps(wanted))) as session:
@@ -243,7 +243,7 @@ def _access_control(settings: NodeSettings) -> dict[str, Any]:
     if settings.relay is None:
         rules.append(rule("status", "ingress", ["query"], f"{own}/status"))
         rules.append(rule("answer", "egress", ["reply", "declare_queryable"], f"{own}/status"))
-        used[OPERATOR] = ["status", "answer"]
+        used[OPERATOR] = used[f"agent-{settings.agent}"] = ["status", "answer"]  # its own site may ask too
     return access_control(rules, used)
 
 

@@ -67,7 +67,8 @@ def start(
 ) -> Replica:
     """The chains apart from each other, around where `init` lets them start.
 
-    Each chain starts at a random place within `_RADIUS`; nearer, where the log-density there is none.
+    Each chain starts at a random place within `_RADIUS`; nearer, where the log-density there is none, or where an
+    agent finds it absurd beside that at `init` (with a covariate of 90, a rate of `exp(2 · 90)`).
 
     Args:
         sampler: for what it adapts.
@@ -91,11 +92,12 @@ def start(
     def nearer(carry: Any) -> Any:
         tries, radius, bad, _ = carry
         radius = jnp.where(bad, jnp.where(tries < _MOST_TRIES - 1, radius / 2, least_radius), radius)
-        grid, bad = network.measure(*places(radius))
+        grid, bad = network.measure(*places(radius), most)
         return tries + 1, radius, bad, grid
 
+    most = network.far(shared, private)
     radius = jnp.full(shared.shape[0], _RADIUS)
-    grid, bad = network.measure(*places(radius))
+    grid, bad = network.measure(*places(radius), most)
     _, radius, _, grid = jax.lax.while_loop(
         lambda carry: carry[2].any() & (carry[0] < _MOST_TRIES), nearer, (0, radius, bad, grid)
     )

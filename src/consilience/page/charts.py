@@ -1,0 +1,257 @@
+"""Curves and graphs as options of ECharts: plain values, made without a browser.
+
+Whatever is a name stands in them as a value and is drawn as text on a canvas, tooltips too (`richText`): nothing that
+comes from a run's directory or from a node is ever taken for HTML or for a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from consilience.page.agents import Agent
+from consilience.page.curves import Curve, Curves, Points
+from consilience.page.snapshot import Network
+
+Options = dict[str, Any]
+
+# Okabe and Ito's colours, which people with any colour vision can tell apart; lighter ones on dark ground.
+LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b0568f", "#b57d00", "#3a9fd8")
+DARK = ("#56b4e9", "#ff8f4d", "#2cc69a", "#e39ac4", "#f0b93c", "#9fd6f7")
+DASHES = ("solid", "dashed", "dotted")
+"""Of the seventh line on, colours come again with another dash."""
+
+STATES: dict[str, tuple[str, str, int]] = {
+    "sampling": ("●", "circle", 0),
+    "warming up": ("◐", "circle", 5),
+    "waiting": ("◆", "diamond", 4),
+    "behind": ("▲", "triangle", 4),
+    "lost": ("✕", "rect", 1),
+    "failed": ("✕", "rect", 1),
+    "silent": ("◌", "rect", 1),
+    "stopped": ("■", "rect", 3),
+    "done": ("✔", "roundRect", 2),
+    "here": ("●", "circle", 0),
+}
+"""For each state a sign, a shape and the number of a colour: none is told by colour alone."""
+_OTHER = ("○", "circle", -1)
+_GONE = ("lost", "failed", "stopped")
+_HOLLOW = ("lost", "failed", "silent", "not here yet", "unknown")
+
+
+def ink(dark: bool) -> tuple[str, str, str]:
+    """The colours of words, of axes, and of grounds."""
+    return ("#e6e9ee", "#8b95a3", "#1b212a") if dark else ("#1f2933", "#66717e", "#ffffff")
+
+
+def style_of(name: str, place: int = 0) -> tuple[int, str]:
+    """Colour and dash of a line, by the number in its name; of one without a number, by its place among others.
+
+    >>> style_of("agent 0"), style_of("chain 7"), style_of("all agents", 1)
+    ((0, 'solid'), (1, 'dashed'), (1, 'solid'))
+    """
+    last = name.rpartition(" ")[2]
+    number = int(last) if last.isascii() and last.isdigit() else place
+    return number % len(LIGHT), DASHES[number // len(LIGHT) % len(DASHES)]
+
+
+def density(curves: Curves, shown: Collection[str], dark: bool) -> Options:
+    """Densities on top of each other, and the prior behind them."""
+    series = _series(curves.density, shown, dark, width=1.8)
+    if curves.prior:
+        grey = ink(dark)[1]
+        series.insert(
+            0,
+            {
+                "name": "prior",
+                "type": "line",
+                "data": curves.prior,
+                "showSymbol": False,
+                "silent": True,
+                "lineStyle": {"width": 1.5, "type": [2, 3], "color": grey},
+                "itemStyle": {"color": grey},
+                "areaStyle": {"color": grey, "opacity": 0.1},
+            },
+        )
+    return _plane(series, dark, "draws as a density", y={"show": False, "min": 0})
+
+
+def trace(curves: Curves, shown: Collection[str], dark: bool, unit: str) -> Options:
+    """The path of each agent (or chain)."""
+    series = _series(curves.trace, shown, dark, width=0.9)
+    return _plane(series, dark, "traces", x={"name": unit}, y={"scale": True})
+
+
+def agreement(curves: Sequence[Curve], dark: bool) -> Options:
+    """A measure of disagreement over time, both on a log scale."""
+    series = _series(curves, {one.name for one in curves}, dark, width=1.6)
+    scales = {"type": "log", "minorSplitLine": {"show": False}}
+    return _plane(series, dark, "agreement over time", x={**scales, "name": "step"}, y=scales)
+
+
+def over_steps(points: Points, name: str, dark: bool) -> Options:
+    """One number over steps."""
+    series = _series([Curve(name, points)], {name}, dark, width=1.4)
+    return _plane(series, dark, name, x={"name": "move"}, y={"type": "log"})
+
+
+def percent(curves: Sequence[Curve], dark: bool) -> Options:
+    """Accuracy over steps."""
+    series = _series(curves, {one.name for one in curves}, dark, width=1.4)
+    return _plane(
+        series, dark, "accuracy", x={"name": "step"}, y={"scale": True, "axisLabel": {"formatter": "{value} %"}}
+    )
+
+
+def calibration(curves: Sequence[Curve], dark: bool) -> Options:
+    """The share that is right over the predicted probability; the diagonal is calibrated."""
+    series = _series(curves, {one.name for one in curves}, dark, width=1.4)
+    for one in series:
+        one |= {"showSymbol": True, "symbolSize": 5}
+    grey = ink(dark)[1]
+    series.insert(
+        0,
+        {
+            "name": "calibrated",
+            "type": "line",
+            "data": [[0, 0], [1, 1]],
+            "showSymbol": False,
+            "silent": True,
+            "lineStyle": {"width": 1, "type": "dashed", "color": grey},
+            "itemStyle": {"color": grey},
+        },
+    )
+    unit = {"min": 0, "max": 1}
+    return _plane(series, dark, "calibration", x={**unit, "name": "predicted"}, y=unit)
+
+
+def graph(network: Network, agents: Sequence[Agent], dark: bool) -> Options:
+    """Who talks to whom, each agent with the shape and the colour of its state."""
+    words, axis, _ = ink(dark)
+    known = {one.number: one for one in agents}
+    gone = {number for number, one in known.items() if one.state in _GONE}
+    edges = [
+        {"coords": [network.places[i], network.places[j]], "lineStyle": _edge_style(bool({i, j} & gone), axis)}
+        for i, j in network.edges
+    ]
+    nodes = [
+        _node(known.get(number, Agent(number, "not here yet")), place, len(network.places), dark)
+        for number, place in enumerate(network.places)
+    ]
+    across, along = (
+        {"show": False, "type": "value", "min": -1.2 * far, "max": 1.2 * far} for far in (1.0, tallness(network))
+    )
+    return {
+        "animation": False,
+        "aria": {"enabled": True, "label": {"description": "the graph of agents, each with its state"}},
+        "tooltip": {"renderMode": "richText", "confine": True, "formatter": "{b}"},
+        "textStyle": {"color": words},
+        "grid": {"left": 0, "right": 0, "top": 0, "bottom": 0},
+        "xAxis": across,
+        "yAxis": along,
+        "series": [
+            {"type": "lines", "coordinateSystem": "cartesian2d", "data": edges, "silent": True, "z": 1},
+            {"type": "scatter", "data": nodes, "emphasis": {"disabled": True}, "z": 2},
+        ],
+    }
+
+
+def tallness(network: Network) -> float:
+    """The height of a drawn graph in widths; a path needs little."""
+    return max(0.45, max((abs(y) for _, y in network.places), default=1.0))
+
+
+def _edge_style(is_gone: bool, axis: str) -> Options:
+    style = ("dashed", 0.4) if is_gone else ("solid", 0.85)
+    return {"color": axis, "width": 1.6, "type": style[0], "opacity": style[1]}
+
+
+def _node(one: Agent, place: tuple[float, float], count: int, dark: bool) -> Options:
+    """An agent's mark; one that is not there is hollow and dashed."""
+    _, axis, ground = ink(dark)
+    _, shape, colour = STATES.get(one.state, _OTHER)
+    hue = (DARK if dark else LIGHT)[colour] if colour >= 0 else axis
+    hollow = one.state in _HOLLOW
+    size = 32 if count <= 14 else max(7, 420 // count)
+    border = {
+        "borderColor": hue,
+        "borderWidth": 2.5 if size > 12 else 1,
+        "borderType": "dashed" if hollow else "solid",
+    }
+    return {
+        "name": f"agent {one.number}: {one.state} {one.detail}".rstrip(),
+        "value": place,
+        "symbol": shape,
+        "symbolSize": size,
+        "itemStyle": {"color": ground if hollow else hue, "opacity": 1, **border},
+        "label": {
+            "show": size >= 14,
+            "formatter": str(one.number),
+            "color": hue if hollow else ground,
+            "fontWeight": "bold",
+            "fontSize": min(13, size // 2 + 1),
+        },
+    }
+
+
+def _series(curves: Sequence[Curve], shown: Collection[str], dark: bool, width: float) -> list[dict[str, Any]]:
+    """A line for each curve; one that is not shown keeps its place, so that colours stay."""
+    found = []
+    for place, one in enumerate(curves):
+        colour, dash = style_of(one.name, place)
+        hue = (DARK if dark else LIGHT)[colour]
+        found.append(
+            {
+                "name": one.name,
+                "type": "line",
+                "data": one.points if one.name in shown else [],
+                "showSymbol": False,
+                "lineStyle": {"width": width, "type": dash, "color": hue},
+                "itemStyle": {"color": hue},
+                "emphasis": {"disabled": True},
+            }
+        )
+    return found
+
+
+def _plane(
+    series: list[dict[str, Any]], dark: bool, words: str, x: Options | None = None, y: Options | None = None
+) -> Options:
+    text, axis, ground = ink(dark)
+    faint = {"show": True, "lineStyle": {"color": axis, "opacity": 0.18}}
+    common: dict[str, Any] = {
+        "type": "value",
+        "axisLine": {"onZero": False, "lineStyle": {"color": axis}},
+        "axisLabel": {
+            "color": axis,
+            "fontSize": 11,
+            "hideOverlap": True,
+            "showMinLabel": False,
+            "showMaxLabel": False,
+        },
+        "nameTextStyle": {"color": axis},
+        "splitLine": {"show": False},
+    }
+    inner = {**common["axisLabel"], "showMinLabel": False, "showMaxLabel": False}  # the ends are no round numbers
+    ends = {"min": "dataMin", "max": "dataMax", "axisLabel": inner}
+    across = {**common, **ends, "nameLocation": "middle", "nameGap": 24, **(x or {})}
+    along = {**common, "splitLine": faint, "splitNumber": 3, **(y or {})}
+    if "axisLabel" in (y or {}):
+        along["axisLabel"] = {**common["axisLabel"], **(y or {})["axisLabel"]}
+    return {
+        "animation": False,
+        "aria": {"enabled": True, "label": {"description": words}},
+        "textStyle": {"color": text},
+        "grid": {"left": 6, "right": 24, "top": 10, "bottom": 24 if "name" in across else 6, "containLabel": True},
+        "tooltip": {
+            "trigger": "axis",
+            "renderMode": "richText",
+            "confine": True,
+            "backgroundColor": ground,
+            "borderColor": axis,
+            "textStyle": {"color": text, "fontSize": 12},
+        },
+        "xAxis": across,
+        "yAxis": along,
+        "series": series,
+    }

@@ -1,0 +1,43 @@
+"""The first screen: commands in groups, and three to try that exist."""
+
+import re
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from consilience.cli.main import app
+from consilience.errors import PlanError
+from consilience.experiments import EXPERIMENTS, import_problem
+from consilience.sampling.targets import plans_for
+from consilience.sampling.wishes import Wishes
+
+
+def test_commands_stand_in_groups_and_three_are_there_to_try():
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100", "TERM": "dumb"}).stdout
+    assert re.findall(r"^╭─ (\w+) ─", shown, re.MULTILINE) == ["Options", "Sample", "Deploy", "Understand", "Data"]
+    tried = re.findall(r"^ *consilience (\w+) ?(\w*)", shown.partition("to try")[2], re.MULTILINE)
+    assert len(tried) == 3
+    commands = typer.main.get_command(app).commands
+    assert {command for command, _ in tried} <= set(commands)
+    assert {target for _, target in tried if target and target != "what"} <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [("consilience.models:logistic_regresion", "did you mean 'logistic_regression'"), ("gmn", "did you mean 'gmm'")],
+)
+def test_a_name_that_is_nearly_right_gets_a_suggestion(reference, words):
+    with pytest.raises(PlanError, match=words):
+        import_problem(reference, 3)
+
+
+def test_no_two_experiments_have_one_title():
+    assert len({experiment.title for experiment in EXPERIMENTS.values()}) == len(EXPERIMENTS)
+
+
+def test_auto_without_steps_is_told_to_give_steps_and_not_auto():
+    with pytest.raises(PlanError) as found:
+        plans_for("tests.deployment.test_merging:sensors", Wishes(num_agents=3, auto=True))
+    assert "with --steps" in str(found.value)
+    assert "or --auto" not in str(found.value)

@@ -1,0 +1,25 @@
+"""Whole nodes in unison joined in memory: what they say of what is private.
+
+Run by `test_nodes_in_memory.py`, in a process whose XLA has a thread for each node.
+"""
+
+import numpy as np
+
+import consilience as cs
+from tests.engines.peers.in_memory import found_in
+from tests.engines.peers.test_nodes_in_memory import Captured, problem  # noqa: F401 - a fixture
+
+UNISON = cs.Plan(
+    graph=cs.graphs.path(3), sampler=cs.hmc(), num_warmup=20, num_draws=20, num_chains=2, seed=4,
+)  # fmt: skip
+
+
+def test_nodes_in_unison_say_nothing_private(problem, tmp_path, monkeypatch):  # noqa: F811
+    """HMC over masked sums; what the root tells everybody is found."""
+    found = Captured(UNISON, problem, tmp_path, monkeypatch)
+    assert len(found_in(found.words, found.private)) == 0
+    assert len(found_in(found.words, found.rows)) == 0
+    shared = cs.Run(found.runs[0].path).draws["mean"].to_numpy()
+    assert len(found_in(found.words, shared)) == len(np.unique(shared)), (
+        "the control: what the root tells everybody is found"
+    )

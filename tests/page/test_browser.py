@@ -1,0 +1,184 @@
+"""The page in a real browser.
+
+`CONSILIENCE_SCREENSHOTS=DIR pytest tests/page/test_browser.py` keeps pictures of every state; three of them are in
+docs/images.
+"""
+
+import contextlib
+import re
+import socket
+import time
+import urllib.request
+
+import pytest
+
+import consilience as cs
+from consilience.deployment.networks import make_network
+from consilience.experiments.finishing import finish_run
+from consilience.page.places import places
+from consilience.page.reader import Reader
+from consilience.page.watching import ask
+from consilience.plans import Plan
+from consilience.sampling.run import Run
+from tests.command import Command
+from tests.engines.peers.running import ended_at_last
+from tests.page.browsing import PHONE, SECONDS, browser
+from tests.page.runs import HOSTILE, gossip_run, problem
+from tests.studies.patients import rows, split, study, write
+
+SLOW = "a browser and a server"
+
+
+@contextlib.contextmanager
+def watched(path, *options):
+    """The address of a page, served by the command line."""
+    process = Command("watch", path, "--port", free_port(), *options)
+    with ended_at_last([process]):
+        found = None
+        while found is None:
+            assert process.poll() is None, process.stderr.read_text()
+            found = re.search(r"Page: (\S+)", process.stdout.read_text())
+        yield found[1]
+    assert process.stderr.read_text() == ""
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+@pytest.mark.slow(reason=SLOW)
+def test_hostile_names_are_text_and_a_finished_run_shows_its_verdict_and_report(tmp_path):
+    """Names and lines that would run a program if they were taken for HTML, or for a template of the page's."""
+    labels = (HOSTILE, "<script>document.title='owned'</script>", "{{ 7 * 7 }}")
+    run = Run(gossip_run(tmp_path / "run", model=problem(HOSTILE, labels)).path)
+    finish_run(run, problem(HOSTILE, labels))
+    run.report()
+    (run.path / "network" / "logs").mkdir(parents=True)
+    (run.path / "network" / "logs" / "agent-0.log").write_text(f"2026-01-01 00:00:00,000 says {HOSTILE}\n")
+    with browser() as page, watched(run.path) as address:
+        page.open(address)
+        text = page.wait(lambda said: "Not converged" in said or "✓ Converged" in said, "the verdict")
+        assert run.summary["verdict"].partition(": ")[2] in text
+        assert page.all_text("h1") == [HOSTILE]
+        assert set(page.all_text("h3")) == set(labels)
+        assert f"says {HOSTILE}" in text
+        assert "{{ 7 * 7 }}" in text
+        page.wait(lambda _: page.run("return document.querySelectorAll('canvas').length") >= 8, "all charts")
+        assert page.run("return document.title") == "Consilience"
+        assert page.run("return document.querySelectorAll('.page img, .page script').length") == 0
+        loaded = page.run("return performance.getEntriesByType('resource').map(one => one.name)")
+        assert [one for one in loaded if not one.startswith((address, "data:", "blob:"))] == []
+        assert page.complaints() == []
+        for dark in (False, True):
+            page.looks(PHONE, dark)
+            page.wait_for_colours(dark)
+            assert page.run("return document.documentElement.scrollWidth") <= PHONE[0]
+        page.looks()
+        assert reached_by_keyboard(page) >= {"A", "BUTTON", "INPUT"}
+        page.open(page.run("return document.querySelector('a.report').href"))
+        assert "<h1>" in page.driver.page_source
+        assert page.run("return document.title") != "owned"
+
+
+def reached_by_keyboard(page):
+    """The kinds of elements that Tab comes to, from the top of the page."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    found = set()
+    for _ in range(20):
+        page.driver.switch_to.active_element.send_keys(Keys.TAB)
+        found.add(page.run("return document.activeElement.tagName"))
+    assert page.driver.find_elements(By.TAG_NAME, "main")
+    return found
+
+
+def study_network(place, **plan):
+    """A network of three sites with patients of their own, and its nodes' files."""
+    model = study(name="patients")
+    data = [write(place / f"site-{number}.csv", site) for number, site in enumerate(split(rows(240), 3))]
+    entries = {"num_warmup": 200, "num_draws": 1200, "num_chains": 2, "seed": 3, **plan}
+    made = Plan(graph=cs.graphs.path(3), sampler=cs.nuts(), study=model.entries(), **entries)
+    return make_network(made, place / "NET", data=data, checkpoint_seconds=0.5)
+
+
+def assert_own_view(file):
+    """What a site sees with nothing but its own file and certificate: itself, its neighbour, and no more."""
+    ((_, place),) = places(file).items()
+    reader = Reader()
+    reader.hearing.take(ask(place, 30.0), 0.0)
+    states = [one.state for one in reader.snapshot(place).agents]
+    assert states[0] in ("sampling", "warming up")
+    assert states[1:] == ["here", "unknown"]
+
+
+def moves_of(text):
+    """Where the run is, as the page says it."""
+    found = re.search(r"move ([\d,]+) of|([\d,]+) of [\d,]+ draws", text)
+    return None if found is None else (found[2] is not None, int((found[1] or found[2]).replace(",", "")))
+
+
+@pytest.mark.slow(reason="a network of real processes, one of which is killed, and a browser")
+def test_a_network_is_seen_to_move_to_lose_a_node_and_to_finish(tmp_path):
+    files = study_network(tmp_path)
+    with browser() as page, watched(tmp_path / "NET") as address:
+        page.open(address)
+        page.wait(lambda said: said.count("not here yet") == 3, "that no node is here yet")
+        nodes = [Command("node", path) for path in files]
+        with ended_at_last(nodes):
+            first = moves_of(page.wait(moves_of, "where the run is"))
+            page.wait(lambda said: (moves_of(said) or first) > first, "that numbers move")
+            page.wait(lambda said: "Marginals" in said and "of 1,200 draws" in said, "draws")
+            page.picture("page-running", height=1400)
+            page.picture("running")
+            assert_own_view(files[0])
+            page.picture("running-dark", dark=True)
+            page.picture("running-phone", PHONE)
+            nodes[1].kill()
+            nodes[1].wait(SECONDS)
+            page.wait(lambda said: "lost" in said and "does not answer" in said, "that a node is gone")
+            page.wait(lambda said: said.count("waiting") == 2 and "for agent 1" in said, "for whom the others wait")
+            page.picture("page-one-node-killed", height=1400)
+            page.picture("one-lost")
+            nodes[1] = Command("node", files[1])
+            page.wait(lambda said: "lost" not in said and "waiting" not in said, "that it is back")
+            now = moves_of(page.text) or first
+            page.wait(lambda said: (moves_of(said) or now) > now or "done" in said, "that numbers move again")
+            page.wait(lambda said: "Done." in said, "the end")
+            for node in nodes:
+                assert node.wait(SECONDS) == 0, node.stderr.read_text()
+        page.wait(lambda said: "✓ Converged" in said or "✕ Not converged" in said, "the verdict")
+        text = page.wait(lambda said: re.search(r"are the same to the bit", said), "that agents agree")
+        assert "The dotted grey line is the prior" in text
+        page.picture("done")
+        page.picture("page-done", dark=True, height=1400)
+        page.picture("done-phone-dark", PHONE, dark=True)
+        assert page.complaints() == []
+
+
+@pytest.mark.slow(reason="a run and its page, as processes")
+def test_a_page_beside_a_run_ends_with_it_even_if_it_is_killed(tmp_path):
+    port, path = free_port(), tmp_path / "run"
+    steps = ["--step-size", 1e-3, "--consensus", 0.2, "--steps", 500_000_000, "--store-every", 1_000_000]
+    shown = ["--page", "--port", port, "--out", path]
+    process = Command("run", "tests.deployment.test_merging:sensors", "--agents", 3, *steps, *shown)
+    address = f"http://127.0.0.1:{port}/"
+    with ended_at_last([process]):
+        while f"Page: {address}" not in process.stderr.read_text():
+            assert process.poll() is None, process.stderr.read_text()
+        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+            assert answer.status == 200
+        process.kill()  # it cannot say goodbye
+        process.wait(SECONDS)
+        deadline = time.monotonic() + SECONDS
+        while is_served(address):
+            assert time.monotonic() < deadline, "the page outlived its run"
+
+
+def is_served(address):
+    try:
+        urllib.request.urlopen(address, timeout=5).close()
+    except OSError:
+        return False
+    return True
