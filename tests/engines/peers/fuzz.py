@@ -66,7 +66,8 @@ def one_input(content):
     node.receive(1, content)
     found = CODEC.decode(content, 1)
     if isinstance(found, messages.Message):
-        assert "PLANTED" not in os.environ or found.round == 7, "the planted fault: only one round is right"
+        same = all(np.array_equal(one, sent) for one, sent in zip(found.values, VALUES, strict=True))
+        assert same or "PLANTED" not in os.environ, "the planted fault: no other values than these"
         assert 0 <= found.durable <= found.round <= CODEC.num_rounds
         assert all(np.isfinite(one).all() for one in found.values)
     for one in CODEC.decode_all(content, 1):
