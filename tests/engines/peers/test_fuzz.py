@@ -35,7 +35,7 @@ def test_no_bytes_from_others_raise(corpus):
 
 
 def test_a_planted_fault_would_be_found(corpus):
-    """The control. It needs some thousands of runs; their number, not the time, is bounded, so a slow machine passes."""
+    """The control. It needs some thousands of runs; their number is bounded, not the time: a slow machine passes."""
     found = fuzzed(corpus, "-runs=200000", "-seed=1", PLANTED="1")
     assert found.returncode != 0
     assert "the planted fault" in found.stdout + found.stderr
