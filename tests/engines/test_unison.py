@@ -54,7 +54,8 @@ def _double_precision_everywhere():
     ids=["hmc", "nuts, one chain", "nuts"],
 )
 def test_one_sum_a_leapfrog_step_serves_all_chains(sampler, num_chains):
-    """Beside them: where init starts, a grid and an evaluation at the start; a new grid when a window ends.
+    """Beside them, with the next move: where init starts, a grid and an evaluation at the start, and before them the
+    way into the bulk; a new grid when a window ends.
 
     Of several chains of NUTS a few more: see `num_sums`.
     """
@@ -64,14 +65,22 @@ def test_one_sum_a_leapfrog_step_serves_all_chains(sampler, num_chains):
     )
     replicas = replicas_of(regression([4, 9, 2]), plan, place)
     found = sampled(replicas).measured
-    grids = int((replicas._windows.ends | (np.arange(60) == 59)).sum())
-    leapfrogs, sums = found["leapfrogs"], found["evaluations"]
-    counted = 3 + grids + sums[0].sum()
+    grids = replicas._windows.ends | (np.arange(60) == 59)
+    leapfrogs, sums = found["leapfrogs"], found["evaluations"].copy()
+    counted = sums[0].sum()
     if sampler.kind == "nuts" and num_chains > 1:
         assert counted <= place.sums <= 1.05 * counted
     else:
         assert place.sums == counted
     assert (sums == sums[0]).all()
+    sums[:, 1:61] -= grids
+    before = 3
+    if sampler.kind == "nuts":  # 4 d + 13 sums for each Hessian on the way into the bulk
+        hessians, rest = divmod(sums[0, 0] - 6, 4 * replicas.parameters.num_shared + 13)
+        assert 1 <= hessians <= 10
+        assert rest >= leapfrogs[:, 0].max()
+        before = sums[0, 0] - rest
+    sums[:, 0] -= int(before)
     assert (sums >= leapfrogs.max(0)).all()
     if num_chains == 1:
         assert (sums == leapfrogs).all()

@@ -302,7 +302,8 @@ class Replicas:
         split = self.parameters.num_shared
         shared = network.adopt(jnp.swapaxes(positions[..., :split], 0, 1))
         least = NEAR_RADIUS if self.epoch else 0.0
-        return start(self.sampler, network, self._keys(0), shared, positions[..., split:], least)
+        begun = start(self.sampler, network, self._keys(0), shared, positions[..., split:], least)
+        return begun._replace(sums=begun.sums + 1)
 
     def _moves(self, network: NetworkSums, state: Replica, first_step: Any, num_steps: Any, attempt: Any) -> Any:
         """The replica after some moves, and what they left behind."""
@@ -316,10 +317,14 @@ class Replicas:
         def one(place: Any, carry: Any) -> Any:
             state, buffers = carry
             step = first_step + place
-            used = state.adaptation.step_size
-            state, facts = self.sampler.move(state, self._keys(step + 1, attempt), network, step < self.plan.burn_in)
+            used, sums = state.adaptation.step_size, state.sums
+            state, facts = self.sampler.move(
+                state._replace(sums=jnp.zeros_like(sums)), self._keys(step + 1, attempt), network,
+                step < self.plan.burn_in,
+            )  # fmt: skip
             state = adapted(self.sampler, self._windows, step, state, facts, network)
             measured = {**facts._asdict(), "step_size": jnp.broadcast_to(used, lead[1:])}
+            measured["evaluations"] += sums
             left = Buffers(state.shared, state.private, {name: measured[name] for name in MEASURED})
             return state, jax.tree.map(
                 lambda buffer, new: buffer.at[place].set(new.astype(buffer.dtype)), buffers, left

@@ -72,6 +72,9 @@ class Network(Protocol):
     def measure(self, shared: Any, private: Any, most: Any = ...) -> tuple[Any, Any]:
         """A grid for the sums, and the chains whose log-density is none or beyond what agents say, by one sum."""
 
+    def adopt(self, values: Any) -> Any:
+        """The root agent's numbers `(agents here, …)`, to the bit, at every agent, by one sum."""
+
 
 class Facts(NamedTuple):
     """What is known of the last move, `(chains,)` each."""

@@ -110,10 +110,9 @@ def adapted(sampler: Unison, windows: Schedule, step: Any, state: Replica, facts
         now = now._replace(
             step_size=jnp.where(step == count - 1, jnp.exp(now.averaging.log_step_size_avg), now.step_size)
         )
-        grid = jax.lax.cond(
-            ends | (step == count - 1), lambda: network.measure(state.shared, state.private)[0], lambda: state.grid
-        )
-        return state._replace(adaptation=now, grid=grid)
+        anew = ends | (step == count - 1)
+        grid = jax.lax.cond(anew, lambda: network.measure(state.shared, state.private)[0], lambda: state.grid)
+        return state._replace(adaptation=now, grid=grid, sums=state.sums + anew.astype(state.sums.dtype))
 
     return jax.lax.cond(step < count, learn, lambda same: same, state)
 
@@ -139,7 +138,7 @@ def _with_mass(sampler: Unison, now: Adaptation, network: Network) -> Adaptation
     """At the end of a window: the mass that it found; the step size is averaged anew."""
     restart, _, final = dual_averaging_adaptation(sampler.target_acceptance)
     moments = _strong(_mass(now)[2](now.moments))
-    mass = _enough(shrunk(now.moments.wc_state), now.moments.wc_state.sample_size)
+    mass = _enough(shrunk(now.moments.wc_state), now.moments.wc_state.sample_size, now.inverse_mass)
     own = _strong(mass_matrix_adaptation(True)[2](now.own_moments))
     begun = own.wc_state._replace(mean=network.vary(own.wc_state.mean), m2=network.vary(own.wc_state.m2))
     averaging = _strong(restart(final(now.averaging)))
@@ -169,8 +168,9 @@ def shrunk(moments: Any) -> Any:
     return (count * spread + _PRIOR_DRAWS * (floor if spread.ndim == 1 else jnp.diag(floor))) / (count + _PRIOR_DRAWS)
 
 
-def _enough(mass: Any, num_draws: Any) -> Any:
-    """The mass that a window found; of a dense one the diagonal alone, if there were too few draws for the rest."""
+def _enough(mass: Any, num_draws: Any, before: Any) -> Any:
+    """The mass that a window found; a dense one has the correlations of that before, if there were too few draws."""
     if mass.ndim == 1:
         return mass
-    return jnp.where(num_draws >= _DRAWS_PER_PARAMETER * len(mass), mass, jnp.diag(jnp.diag(mass)))
+    change = jnp.sqrt(jnp.diag(mass) / jnp.diag(before))
+    return jnp.where(num_draws >= _DRAWS_PER_PARAMETER * len(mass), mass, change[:, None] * before * change)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from consilience.samplers.transitions.adaptation import Adaptation, first_adaptation
+from consilience.samplers.transitions.curvature import beginning
 from consilience.samplers.unison import Network, Unison
 
 _RADIUS = 2.0  # by which chains start apart, on the unconstrained scale
@@ -34,6 +35,8 @@ class Replica(NamedTuple):
     """`(chains, agents here, p)`"""
     grid: Any
     """On which sums over the network are made."""
+    sums: Any
+    """Those made since the last move, or before the first."""
     adaptation: Adaptation
 
 
@@ -98,10 +101,16 @@ def start(
     most = network.far(shared, private)
     radius = jnp.full(shared.shape[0], _RADIUS)
     grid, bad = network.measure(*places(radius), most)
-    _, radius, _, grid = jax.lax.while_loop(
+    tries, radius, _, grid = jax.lax.while_loop(
         lambda carry: carry[2].any() & (carry[0] < _MOST_TRIES), nearer, (0, radius, bad, grid)
     )
     w, z = places(radius)
-    found = evaluate_chains(network, grid, w, z)
     adaptation = first_adaptation(sampler, shared.shape[1], private.shape[1:])
-    return Replica(w, z, found.log_density, found.gradient, found.own_gradient, grid, adaptation)
+    sums = jnp.asarray(2 + tries, jnp.int32)
+    if sampler.has_dense_mass(shared.shape[1]):
+        begun = beginning(network, w, shifts[0], private.shape[1:])
+        w, sums = begun.shared, sums + 1 + begun.sums
+        adaptation = adaptation._replace(inverse_mass=begun.inverse_mass)
+        grid, _ = network.measure(w, z)
+    found = evaluate_chains(network, grid, w, z)
+    return Replica(w, z, found.log_density, found.gradient, found.own_gradient, grid, sums, adaptation)

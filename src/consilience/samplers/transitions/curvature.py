@@ -1,0 +1,150 @@
+"""Where chains begin to move, and their first mass: damped Newton on sums, for each chain from its own start.
+
+Posteriors come in units of their own, dollars beside fractions. With one mass for all parameters the first
+trajectories are as long as they may be, and the warm-up takes hundreds of times what the draws take. So each chain
+first goes from its start downhill into the posterior's bulk, or that of its own mode, and begins there, within three
+deviations as the Hessian has them. The inverse of the Hessian is the first inverse mass.
+
+Hessians are differences of summed gradients, so agents need nothing else. They are scaled to a unit diagonal, and
+their eigenvalues' magnitudes are kept above 1e-6 of the largest. What decides how it goes on is adopted from the
+root agent: nodes that round differently make the same sums all the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from consilience.samplers.unison import Network
+
+_FIRST_DIFFERENCE, _DIFFERENCE = 1e-4, 1e-3  # of a parameter; of its deviation, once that is known
+_LEAST_EIGENVALUE = 1e-6
+_MOST_ITERATIONS = 40
+_RADII = (4.0, 1.0, 1 / 4, 1 / 16, 1 / 256)  # that are tried, times the last one
+_ENOUGH = 0.1  # of the increase that the second-order expansion promises
+_APART = 3.0  # deviations by which chains begin around where they came to
+
+
+class Descent(NamedTuple):
+    """What is known so far of each chain, the same at all agents."""
+
+    point: Any
+    """`(chains, d)`"""
+    density: Any
+    """`(chains,)`"""
+    radius: Any
+    """`(chains,)` of the last step, in units of the Hessian."""
+    root: Any
+    """`(chains, d, d)` of the inverse of the Hessian."""
+    going: Any
+    """`(chains,)` whether there is more to find."""
+    iterations: Any
+
+
+class Beginning(NamedTuple):
+    """Where chains begin to move."""
+
+    shared: Any
+    """`(chains, d)`"""
+    inverse_mass: Any
+    """`(d, d)`"""
+    sums: Any
+    """How many it took."""
+
+
+def beginning(network: Network, start: Any, shifts: Any, own_shape: tuple[int, ...]) -> Beginning:
+    """Where chains begin to move, and with which mass.
+
+    Args:
+        network: to evaluate the log-density.
+        start: `(chains, d)` where descents begin.
+        shifts: `(chains, d)` between −1 and 1, in which direction each chain begins from where it came to.
+        own_shape: `(agents here, p)` of private parameters; there are none.
+    """
+    chains, size = start.shape
+    signs = jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), -jnp.eye(size)])
+
+    def iteration(now: Descent) -> Descent:
+        known = jnp.sqrt((now.root**2).sum(2)) * _DIFFERENCE
+        widths = jnp.where(now.iterations > 0, known, _FIRST_DIFFERENCE)
+        densities, gradients = _at(network, now.point + signs[:, None] * widths, own_shape)
+        density, gradient = densities[0], gradients[0]
+        slopes = (gradients[1 + size :] - gradients[1 : 1 + size]) / (2 * widths.T[..., None])
+        root = jax.vmap(inverse_root, 1)(slopes)
+        whitened = jnp.einsum("cij,ci->cj", root, gradient)
+        decrement = (whitened**2).sum(1)
+        usable = jnp.isfinite(densities).all(0) & jnp.isfinite(root).all((1, 2)) & (now.going > 0)
+        lengths = jnp.minimum(1.0, now.radius * jnp.array(_RADII)[:, None] / jnp.sqrt(decrement))
+        step = jnp.einsum("cij,cj->ci", root, whitened)
+        tried, _ = _at(network, now.point + lengths[..., None] * step, own_shape)
+        gained = tried - density
+        gained = jnp.where(gained >= _ENOUGH * (lengths - lengths**2 / 2) * decrement, gained, -jnp.inf)
+        best = gained.argmax(0)
+        length = lengths[best, jnp.arange(chains)]
+        inside = (decrement < size) & (now.iterations > 0)
+        going = usable & (gained.max(0) > -jnp.inf) & ~inside
+        return _adopted(network, own_shape[0], Descent(
+            jnp.where(going[:, None], now.point + length[:, None] * step, now.point),
+            jnp.where(usable, density, now.density),
+            jnp.where(going, length * jnp.sqrt(decrement), now.radius),
+            jnp.where(usable[:, None, None], root, now.root),
+            going * 1.0,
+            now.iterations + 1,
+        ))  # fmt: skip
+
+    first = Descent(
+        start, jnp.full(chains, -jnp.inf), jnp.full(chains, size**0.5), jnp.broadcast_to(jnp.eye(size), (chains, size, size)),
+        jnp.ones(chains), jnp.asarray(0.0),
+    )  # fmt: skip
+    last = jax.lax.while_loop(
+        lambda now: (now.going > 0).any() & (now.iterations < _MOST_ITERATIONS), iteration, first
+    )
+    apart = last.point + _APART * jnp.einsum("cij,cj->ci", last.root, shifts)
+    density, _ = _at(network, apart[None], own_shape)
+    best = last.root[last.density.argmax()]
+    return Beginning(
+        jnp.where(jnp.isfinite(density[0])[:, None], apart, last.point),
+        best @ best.T,
+        last.iterations.astype(jnp.int32) * (2 * len(signs) + 2 * len(_RADII) + 1) + 2,
+    )
+
+
+def inverse_root(hessian: Any) -> Any:
+    """The symmetric root of the inverse, in coordinates in which the diagonal is 1.
+
+    The Hessian may be unsymmetric by rounding, indefinite, and in any units.
+
+    >>> with jax.enable_x64(True):
+    ...     [f"{entry:.3g}" for entry in jnp.diag(inverse_root(jnp.array([[4.0, 0.0], [0.0, -1e12]])))]
+    ['0.5', '1e-06']
+    """
+    hessian = (hessian + hessian.T) / 2
+    diagonal = jnp.abs(jnp.diag(hessian))
+    scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, jnp.maximum(diagonal.max(), 1.0) * _LEAST_EIGENVALUE))
+    values, vectors = jnp.linalg.eigh(scale[:, None] * hessian * scale)
+    values = jnp.abs(values)
+    return scale[:, None] * (vectors / jnp.sqrt(jnp.maximum(values, _LEAST_EIGENVALUE * values.max()))) @ vectors.T
+
+
+def _at(network: Network, points: Any, own_shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Log-densities `(points, chains)` and gradients at `(points, chains, d)`: two sums a point, one for the grid."""
+    private = network.vary(jnp.zeros((points.shape[1], *own_shape)))
+    nothing = lambda own_gradient: own_gradient[:, :0]  # noqa: E731
+
+    def all_chains(shared: Any) -> tuple[Any, Any]:
+        grid, _ = network.measure(shared, private)
+        found = jax.vmap(lambda w, z: network.evaluate(grid, w, z, nothing))(shared, private)
+        return found.log_density, found.gradient
+
+    return jax.lax.map(all_chains, points)
+
+
+def _adopted(network: Network, agents: int, found: Descent) -> Descent:
+    """As the root agent has it."""
+    leaves, form = jax.tree.flatten(found)
+    flat = jnp.concatenate([leaf.reshape(-1) for leaf in leaves])
+    same = network.adopt(jnp.broadcast_to(network.vary(flat), (agents, len(flat))))
+    parts = jnp.split(same, [sum(leaf.size for leaf in leaves[:end]) for end in range(1, len(leaves))])
+    return jax.tree.unflatten(form, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)])
