@@ -95,8 +95,8 @@ def beginning(network: Network, start: Any, shifts: Any, own_shape: tuple[int, .
         ))  # fmt: skip
 
     first = Descent(
-        start, jnp.full(chains, -jnp.inf), jnp.full(chains, size**0.5), jnp.broadcast_to(jnp.eye(size), (chains, size, size)),
-        jnp.ones(chains), jnp.asarray(0.0),
+        start, jnp.full(chains, -jnp.inf), jnp.full(chains, size**0.5),
+        jnp.broadcast_to(jnp.eye(size), (chains, size, size)), jnp.ones(chains), jnp.asarray(0.0),
     )  # fmt: skip
     last = jax.lax.while_loop(
         lambda now: (now.going > 0).any() & (now.iterations < _MOST_ITERATIONS), iteration, first

@@ -35,9 +35,9 @@ class Replica(NamedTuple):
     """`(chains, agents here, p)`"""
     grid: Any
     """On which sums over the network are made."""
-    sums: Any
-    """Those made since the last move, or before the first."""
     adaptation: Adaptation
+    sums: Any = 0
+    """Those made since the last move, or before the first."""
 
 
 def private_leaves(replica: Replica) -> Replica:
@@ -113,4 +113,4 @@ def start(
         adaptation = adaptation._replace(inverse_mass=begun.inverse_mass)
         grid, _ = network.measure(w, z)
     found = evaluate_chains(network, grid, w, z)
-    return Replica(w, z, found.log_density, found.gradient, found.own_gradient, grid, sums, adaptation)
+    return Replica(w, z, found.log_density, found.gradient, found.own_gradient, grid, adaptation, sums)
