@@ -76,7 +76,8 @@ def test_units_of_the_data_do_not_lengthen_the_warm_up():
         problem = regression([40, 25, 30])
         likelihood = problem.log_likelihood
         scaled = cs.Problem(
-            log_likelihood=lambda w, row: likelihood(w * units, row), log_prior=lambda w: problem.log_prior(w * units),
+            log_likelihood=lambda w, row: likelihood(w * units, row),
+            log_prior=lambda w: problem.log_prior(w * units),
             init=lambda key: jnp.zeros(2), shards=problem.shards,
         )  # fmt: skip
         plan = cs.Plan(graph=cs.graphs.path(3), sampler=cs.nuts(mass=mass), num_warmup=150, num_draws=4, seed=5)
