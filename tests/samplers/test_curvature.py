@@ -69,6 +69,7 @@ def test_where_there_is_no_bulk_chains_still_begin_at_finite_places(potential):
     assert (np.linalg.eigvalsh(found.inverse_mass) > 0).all()
 
 
+@pytest.mark.slow(reason="three programs to compile")
 def test_units_of_the_data_do_not_lengthen_the_warm_up():
     """The control goes without the descent, as larger models do."""
 

@@ -21,9 +21,8 @@ from consilience.samplers.unison import Network
 
 _FIRST_DIFFERENCE, _DIFFERENCE = 1e-4, 1e-3  # of a parameter; of its deviation, once that is known
 _LEAST_EIGENVALUE = 1e-6
-_MOST_ITERATIONS = 40
-_RADII = (4.0, 1.0, 1 / 4, 1 / 16, 1 / 256)  # that are tried, times the last one
-_ENOUGH = 0.1  # of the increase that the second-order expansion promises
+_MOST_ITERATIONS, _LEAST_RADIUS = 60, 1e-4
+_ENOUGH, _GOOD, _ROUNDING = 0.1, 0.75, 1e-6  # of the rise that the second-order expansion promises
 _APART = 3.0  # deviations by which chains begin around where they came to
 
 
@@ -31,15 +30,23 @@ class Descent(NamedTuple):
     """What is known so far of each chain, the same at all agents."""
 
     point: Any
-    """`(chains, d)`"""
+    """`(chains, d)` the best so far."""
     density: Any
-    """`(chains,)`"""
-    radius: Any
-    """`(chains,)` of the last step, in units of the Hessian."""
+    """`(chains,)` there."""
+    gradient: Any
+    """`(chains, d)` there."""
     root: Any
-    """`(chains, d, d)` of the inverse of the Hessian."""
+    """`(chains, d, d)` `S`, where `S Sᵀ` is the inverse of the Hessian there."""
+    step: Any
+    """`(chains, d)` that is tried next."""
+    length: Any
+    """`(chains,)` of that step, in units of the Hessian."""
+    promised: Any
+    """`(chains,)` by how much the density should rise with it."""
+    radius: Any
+    """`(chains,)` how long steps may be."""
     going: Any
-    """`(chains,)` whether there is more to find."""
+    """`(chains,)` 1 as long as there is more to find."""
     iterations: Any
 
 
@@ -47,9 +54,11 @@ class Beginning(NamedTuple):
     """Where chains begin to move."""
 
     shared: Any
-    """`(chains, d)`"""
+    """`(chains, d)`, apart from where they came to."""
     inverse_mass: Any
     """`(d, d)`"""
+    reached: Descent
+    """Where they came to."""
     sums: Any
     """How many it took."""
 
@@ -67,48 +76,43 @@ def beginning(network: Network, start: Any, shifts: Any, own_shape: tuple[int, .
     signs = jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), -jnp.eye(size)])
 
     def iteration(now: Descent) -> Descent:
-        known = jnp.sqrt((now.root**2).sum(2)) * _DIFFERENCE
-        widths = jnp.where(now.iterations > 0, known, _FIRST_DIFFERENCE)
-        densities, gradients = _at(network, now.point + signs[:, None] * widths, own_shape)
-        density, gradient = densities[0], gradients[0]
-        slopes = (gradients[1 + size :] - gradients[1 : 1 + size]) / (2 * widths.T[..., None])
-        root = jax.vmap(inverse_root, 1)(slopes)
+        deviations = jnp.sqrt((now.root**2).sum(2))
+        widths = jnp.where(now.iterations > 0, _DIFFERENCE * deviations, _FIRST_DIFFERENCE)
+        tried = now.point + now.step
+        density, slopes = _at(network, tried + signs[:, None] * widths, own_shape)
+        root = jax.vmap(inverse_root, 1)((slopes[1 + size :] - slopes[1 : 1 + size]) / (2 * widths.T[..., None]))
+        usable = jnp.isfinite(density).all(0) & jnp.isfinite(root).all((1, 2)) & (now.going > 0)
+        gained = density[0] - now.density
+        better = usable & (gained >= _ENOUGH * now.promised - _ROUNDING)
+
+        def chosen(new: Any, old: Any) -> Any:
+            return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        gradient, root = chosen(slopes[0], now.gradient), chosen(root, now.root)
         whitened = jnp.einsum("cij,ci->cj", root, gradient)
         decrement = (whitened**2).sum(1)
-        usable = jnp.isfinite(densities).all(0) & jnp.isfinite(root).all((1, 2)) & (now.going > 0)
-        lengths = jnp.minimum(1.0, now.radius * jnp.array(_RADII)[:, None] / jnp.sqrt(decrement))
-        step = jnp.einsum("cij,cj->ci", root, whitened)
-        tried, _ = _at(network, now.point + lengths[..., None] * step, own_shape)
-        gained = tried - density
-        gained = jnp.where(gained >= _ENOUGH * (lengths - lengths**2 / 2) * decrement, gained, -jnp.inf)
-        best = gained.argmax(0)
-        length = lengths[best, jnp.arange(chains)]
-        inside = (decrement < size) & (now.iterations > 0)
-        going = usable & (gained.max(0) > -jnp.inf) & ~inside
+        longer = jnp.where(gained > _GOOD * now.promised, jnp.maximum(now.radius, 4 * now.length), now.radius)
+        radius = jnp.where(better, longer, now.length / 4)
+        share = jnp.minimum(1.0, radius / jnp.sqrt(decrement))
+        inside = better & (decrement < size) & (now.iterations > 0)
         return _adopted(network, own_shape[0], Descent(
-            jnp.where(going[:, None], now.point + length[:, None] * step, now.point),
-            jnp.where(usable, density, now.density),
-            jnp.where(going, length * jnp.sqrt(decrement), now.radius),
-            jnp.where(usable[:, None, None], root, now.root),
-            going * 1.0,
-            now.iterations + 1,
+            chosen(tried, now.point), chosen(density[0], now.density), gradient, root,
+            share[:, None] * jnp.einsum("cij,cj->ci", root, whitened),
+            share * jnp.sqrt(decrement), (share - share**2 / 2) * decrement, radius,
+            (now.going > 0) & ~inside & (radius > _LEAST_RADIUS), now.iterations + 1,
         ))  # fmt: skip
 
-    first = Descent(
-        start, jnp.full(chains, -jnp.inf), jnp.full(chains, size**0.5),
-        jnp.broadcast_to(jnp.eye(size), (chains, size, size)), jnp.ones(chains), jnp.asarray(0.0),
-    )  # fmt: skip
+    nothing = jnp.zeros(chains)
     last = jax.lax.while_loop(
-        lambda now: (now.going > 0).any() & (now.iterations < _MOST_ITERATIONS), iteration, first
-    )
-    apart = last.point + _APART * jnp.einsum("cij,cj->ci", last.root, shifts)
-    density, _ = _at(network, apart[None], own_shape)
+        lambda now: (now.going > 0).any() & (now.iterations < _MOST_ITERATIONS), iteration,
+        Descent(
+            start, nothing - jnp.inf, jnp.zeros_like(start), jnp.broadcast_to(jnp.eye(size), (chains, size, size)),
+            jnp.zeros_like(start), nothing, nothing, nothing + size**0.5, nothing + 1, jnp.asarray(0.0),
+        ),
+    )  # fmt: skip
     best = last.root[last.density.argmax()]
-    return Beginning(
-        jnp.where(jnp.isfinite(density[0])[:, None], apart, last.point),
-        best @ best.T,
-        last.iterations.astype(jnp.int32) * (2 * len(signs) + 2 * len(_RADII) + 1) + 2,
-    )
+    apart = last.point + _APART * jnp.einsum("cij,cj->ci", last.root, shifts)
+    return Beginning(apart, best @ best.T, last, last.iterations.astype(jnp.int32) * (2 * len(signs) + 1))
 
 
 def inverse_root(hessian: Any) -> Any:
@@ -144,7 +148,7 @@ def _at(network: Network, points: Any, own_shape: tuple[int, ...]) -> tuple[Any,
 def _adopted(network: Network, agents: int, found: Descent) -> Descent:
     """As the root agent has it."""
     leaves, form = jax.tree.flatten(found)
-    flat = jnp.concatenate([leaf.reshape(-1) for leaf in leaves])
+    flat = jnp.concatenate([leaf.reshape(-1).astype(float) for leaf in leaves])
     same = network.adopt(jnp.broadcast_to(network.vary(flat), (agents, len(flat))))
     parts = jnp.split(same, [sum(leaf.size for leaf in leaves[:end]) for end in range(1, len(leaves))])
     return jax.tree.unflatten(form, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)])

@@ -107,10 +107,16 @@ def start(
     w, z = places(radius)
     adaptation = first_adaptation(sampler, shared.shape[1], private.shape[1:])
     sums = jnp.asarray(2 + tries, jnp.int32)
-    if sampler.has_dense_mass(shared.shape[1]):
-        begun = beginning(network, w, shifts[0], private.shape[1:])
-        w, sums = begun.shared, sums + 1 + begun.sums
-        adaptation = adaptation._replace(inverse_mass=begun.inverse_mass)
-        grid, _ = network.measure(w, z)
-    found = evaluate_chains(network, grid, w, z)
-    return Replica(w, z, found.log_density, found.gradient, found.own_gradient, grid, adaptation, sums)
+    if not sampler.has_dense_mass(shared.shape[1]):
+        found = evaluate_chains(network, grid, w, z)
+        return Replica(w, z, found.log_density, found.gradient, found.own_gradient, grid, adaptation, sums)
+    begun = beginning(network, w, shifts[0], private.shape[1:])
+    grid, _ = network.measure(begun.shared, z)
+    found = evaluate_chains(network, grid, begun.shared, z)
+    fine, reached = jnp.isfinite(found.log_density), begun.reached
+    return Replica(
+        jnp.where(fine[:, None], begun.shared, reached.point), z,
+        jnp.where(fine, found.log_density, reached.density),
+        jnp.where(fine[:, None], found.gradient, reached.gradient),
+        found.own_gradient, grid, adaptation._replace(inverse_mass=begun.inverse_mass), sums + 1 + begun.sums,
+    )  # fmt: skip
