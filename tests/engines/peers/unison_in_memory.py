@@ -4,6 +4,7 @@ Run by `test_nodes_in_memory.py`, in a process whose XLA has a thread for each n
 """
 
 import numpy as np
+import pytest
 
 import consilience as cs
 from tests.engines.peers.in_memory import found_in
@@ -14,9 +15,10 @@ UNISON = cs.Plan(
 )  # fmt: skip
 
 
-def test_nodes_in_unison_say_nothing_private(problem, tmp_path, monkeypatch):  # noqa: F811
-    """HMC over masked sums; what the root tells everybody is found."""
-    found = Captured(UNISON, problem, tmp_path, monkeypatch)
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "plain"])
+def test_nodes_in_unison_say_nothing_private(problem, tmp_path, monkeypatch, masked):  # noqa: F811
+    """HMC over sums; what the root tells everybody is found."""
+    found = Captured(UNISON.replace(masked=masked), problem, tmp_path, monkeypatch)
     assert len(found_in(found.words, found.private)) == 0
     assert len(found_in(found.words, found.rows)) == 0
     shared = cs.Run(found.runs[0].path).draws["mean"].to_numpy()
