@@ -33,8 +33,8 @@ def network(tmp_path, monkeypatch):
     monkeypatch.setattr(UnisonNode, "compile", lambda self: None)
     made = []
 
-    def make(problem):
-        made.append(Laboratory(plan_of(problem.num_agents), tmp_path / "network", problem, monkeypatch))
+    def make(problem, **options):
+        made.append(Laboratory(plan_of(problem.num_agents), tmp_path / "network", problem, monkeypatch, **options))
         return made[-1]
 
     yield make
@@ -49,10 +49,10 @@ def without_likelihood(agent):
     return dataclasses.replace(problem, shards=shards)
 
 
-@pytest.mark.parametrize("bad", range(3))
-def test_a_shard_without_a_likelihood_ends_all_agents_with_the_reason(network, bad):
+@pytest.mark.parametrize(("bad", "on_loss"), [(0, "wait"), (1, "wait"), (2, "continue")])
+def test_a_shard_without_a_likelihood_ends_all_agents_with_the_reason(network, bad, on_loss):
     """The agent itself refuses it; the others hear of it, also those that are no neighbours of its."""
-    lab = network(without_likelihood(bad))
+    lab = network(without_likelihood(bad), on_loss=on_loss)
     lab.start_all()
     for agent in range(3):
         error = lab.until_ended(agent)
