@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import consilience as cs
@@ -74,6 +75,25 @@ def test_a_network_needs_no_numbers_and_nobodys_rows(tmp_path):
     call("network", "init", "--experiment", "examples.hospitals:hospital", "--agents", 3, "--out", tmp_path / "NET")
     plan = cs.Plan.load(tmp_path / "NET" / "plan.toml")
     assert (plan.sampler.kind, plan.num_agents, plan.masked) == ("hmc", 3, None)
+
+
+@pytest.mark.slow(reason="two networks of processes")
+def test_hospitals_on_every_engine_and_as_a_network_masked_or_not(tmp_path, monkeypatch):
+    """Between engines the first draws are the same but for rounding; between networks all are, to the bit."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # they take longer than so few moves
+    short, network = ["--warmup", 20, "--draws", 6, "--chains", 2, "--seed", 3], tmp_path / "NET"
+    for engine in ("simulate", "mesh", "peers"):
+        call("run", HOSPITALS, "--engine", engine, *short, "--out", tmp_path / engine)
+    options = ["--experiment", "examples.hospitals:hospital", "--agents", 3, "--unmasked", "--out", network]
+    call("network", "init", *options, *short)
+    call("network", "up", network)
+    simulate, mesh, masked = (cs.Run(tmp_path / name) for name in ("simulate", "mesh", "peers"))
+    unmasked = cs.Run(network / "report")
+    assert [run.plan.masked for run in (masked, unmasked)] == [None, False]
+    for run in (mesh, masked, unmasked):
+        for name, expected in simulate.draws.items():
+            np.testing.assert_allclose(run.draws[name], expected, rtol=0, atol=1e-5)
+    assert masked.summary["draws_digest"] == unmasked.summary["draws_digest"]
 
 
 @pytest.mark.parametrize(

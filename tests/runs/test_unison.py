@@ -11,6 +11,7 @@ import pytest
 import consilience as cs
 from consilience.engines.unison import Replicas
 from consilience.errors import ConsilienceError, Interrupted, PlanError
+from consilience.reports.unison_report import sampler_in_words
 from consilience.runs.convergence import looks
 from tests.gaussian import regression
 from tests.statistical import rejects_moments
@@ -224,3 +225,33 @@ def test_a_report_shows_the_posterior_and_the_verdict(private):
     assert private.summary["verdict"] in page
     assert "effect" in page
     assert "those of a private one are at its agent alone" in page
+
+
+def test_what_the_warm_up_found_is_stored_and_shown(short, private):
+    """The covariance behind a dense mass with its largest correlation; scales of each agent's own parameters."""
+    found = short.summary["adaptation"]
+    covariance = np.array(found["covariance"])
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), found["scales"])
+    correlation = covariance[0, 1] / np.prod(found["scales"])
+    assert found["largest_correlation"] == {"between": ["w[0]", "w[1]"], "value": pytest.approx(correlation)}
+    assert found["condition"] == pytest.approx((1 + abs(correlation)) / (1 - abs(correlation)))
+    said = f"{correlation:.2f} of w[0] and w[1]"
+    assert said in "\n".join(sampler_in_words(short.summary))
+    page = short.report().read_text()
+    assert said in page
+    assert "condition number of the correlations" in page
+    own = private.summary["adaptation"]
+    assert "covariance" not in own
+    assert [len(own["private_scales"][str(agent)]) for agent in range(3)] == list(GROUPS)
+    deviations = [private.agents[agent]["effect"].to_numpy().std((0, 1)) for agent in range(3)]
+    for agent, count in enumerate(GROUPS):  # from a window of 4 × 50 draws: ten standard errors
+        np.testing.assert_allclose(own["private_scales"][str(agent)], deviations[agent][:count], rtol=0.5)
+    assert "scales of private parameters" in private.report().read_text()
+
+
+def test_nothing_about_consensus_stands_in_a_summary(short, private):
+    """All agents hold the same draws: there is nothing that they would have to agree on."""
+    for run in (short, private):
+        for entry in ("consensus_error", "consensus_rate", "rhat_across_agents", "distance_to_neighbours"):
+            assert entry not in run.summary
+        assert not any("rhat_across_agents" in row or "between_agents" in row for row in run.summary["posterior"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,13 @@ def _facts_of(node: RunDirectory) -> dict[str, Any]:
     return {name: summary[name] for name in _OF_A_NODE if name in summary}
 
 
+def _found_by_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the warm-up found: the same at all nodes but for the scales of their own parameters."""
+    each = [state["adaptation"] for state in states]
+    own = {agent: scales for found in each for agent, scales in found.get("private_scales", {}).items()}
+    return {**each[0], **({"private_scales": own} if own else {})}
+
+
 def _write_facts(draft: Path, nodes: Sequence[RunDirectory]) -> None:
     plan, states = nodes[0].plan, [node.status for node in nodes]
     timings = [state["timing"] for state in states]
@@ -161,7 +168,7 @@ def _write_facts(draft: Path, nodes: Sequence[RunDirectory]) -> None:
         "format": states[0].get("format", FORMAT),
         "status": "complete",
         "step": max(state["step"] for state in states),
-        **({"adaptation": states[0]["adaptation"]} if "adaptation" in states[0] else {}),
+        **({"adaptation": _found_by_all(states)} if "adaptation" in states[0] else {}),
         "plan_digest": plan.digest(),
         "data_digest": hashlib.sha256(digests.encode()).hexdigest(),
         "engine": "peers",

@@ -27,6 +27,7 @@ from consilience.engines.peers.corrected_node import CorrectedNode
 from consilience.engines.peers.measurements import served
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.notices import Notice
+from consilience.engines.peers.refusal import Refusal
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.transport import Connect
 from consilience.engines.peers.unison_node import UnisonNode
@@ -80,12 +81,17 @@ def run_node(
             plan, found = plan_of_node(plan, settings, own_data(settings), connect or by_zenoh(settings), clock, stop)
     problem = problem or own_problem(plan, settings)
     with jax.enable_x64(plan.dtype == "float64"):
-        node = _node_of(problem, plan, settings, clock, alone)
+        connect = connect or by_zenoh(settings)
+        try:
+            node = _node_of(problem, plan, settings, clock, alone)
+        except (PlanError, ProblemError) as error:  # others need not wait for this agent
+            Refusal(plan, settings, clock, str(error)).spread(connect, _REFUSAL_SECONDS)
+            raise
         node.stop, node.wire.found = stop, found
         if progress is None and not plan.is_unison:  # in unison a node itself says where it is
             progress = progress_log(settings.agent, clock)
-        companion = NodeCompanion(node, connect or by_zenoh(settings))
-        with served(settings.metrics, node), _telling_others(node, companion.connect):
+        companion = NodeCompanion(node, connect)
+        with served(settings.metrics, node), _telling_others(node, connect):
             return live(
                 settings.run, "peers", node, companion, companion.finish, about=_about(settings, plan),
                 progress=progress, checkpoint_seconds=settings.checkpoint_seconds, stop=node.stop,

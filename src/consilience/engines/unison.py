@@ -16,6 +16,7 @@ import numpy as np
 
 from consilience.engines.base import MOST_ATTEMPTS, Alone, Segment, StateForm, Storage, Team
 from consilience.engines.spreading import Agents, Buffers, OneDevice, Spread
+from consilience.engines.unison_findings import findings
 from consilience.errors import PlanError, ProblemError
 from consilience.kernel.gradients import network_potentials
 from consilience.kernel.grouping import by_number
@@ -234,12 +235,8 @@ class Replicas:
     def found(self, state: Replica) -> dict[str, Any]:
         """What the warm-up found."""
         now = state.adaptation
-        mass = np.asarray(now.inverse_mass)
-        spread = np.sqrt(np.diag(mass) if mass.ndim == 2 else mass)
-        about = {"step_size": float(now.step_size), "scales": spread.tolist(), "mass": _shown_mass(mass)}
-        if now.length != ():
-            about["longest_trajectory"] = float(now.length.longest)
-        return about
+        own = self.spread.fetched(Buffers((), now.own_inverse_mass[None, None], ())).private[0, 0]
+        return findings(now, self.parameters, self.place.agents.tolist(), own)
 
     def found_so_far(self, state: Replica) -> dict[str, Any]:
         """What the warm-up found until now."""
@@ -331,7 +328,3 @@ class Replicas:
             )
 
         return jax.lax.fori_loop(0, num_steps, one, (state, buffers))
-
-
-def _shown_mass(mass: np.ndarray) -> str:
-    return "dense" if mass.ndim == 2 else "diagonal"

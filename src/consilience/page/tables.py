@@ -57,9 +57,11 @@ def warmup_of(plan: Plan, step: int, status: Mapping[str, Any], metrics: xarray.
     facts = {
         "step size": found.get("step_size"),
         "mass": found.get("mass"),
+        "largest correlation": found.get("largest_correlation", {}).get("value"),
+        "condition number of the correlations": found.get("condition") if plan.is_unison else None,
         "longest trajectory": found.get("longest_trajectory"),
         "whitening": found.get("whitening"),
-        "its condition number": found.get("condition"),
+        "its condition number": None if plan.is_unison else found.get("condition"),
         "exchanges in a step, K": found.get("exchanges"),
         "largest curvature Λ": found.get("curvature"),
         "excess ℓ of one agent": found.get("excess"),

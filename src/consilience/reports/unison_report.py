@@ -34,6 +34,7 @@ def sampler_in_words(summary: Mapping[str, Any]) -> list[str]:
     found, divergences, deep = summary["adaptation"], summary["divergences"], summary["depth"]
     fared = [
         f"step size {shown(found.get('step_size'))}, {found.get('mass', 'unknown')} mass",
+        *([f"largest correlation {_correlation(found)}"] if "largest_correlation" in found else []),
         f"acceptance {summary['acceptance_rate']:.2f}",
         *([f"mean tree depth {deep:.1f}"] if deep else []),
         f"{divergences:,} divergence{'' if divergences == 1 else 's'}" if divergences else "no divergences",
@@ -83,6 +84,26 @@ def _depths(counts: Sequence[int]) -> str | None:
     return ", ".join(said) or None
 
 
+def _correlation(found: Mapping[str, Any]) -> str:
+    """Of the dense mass's covariance, with the parameters it is between."""
+    largest = found["largest_correlation"]
+    return f"{largest['value']:.2f} of {' and '.join(largest['between'])}"
+
+
+def _private_scales(found: Mapping[str, Any]) -> str | None:
+    """Of the first agents, each agent's apart from the others'.
+
+    >>> _private_scales({"private_scales": {"0": [0.5, 1.0], "2": [0.25]}})
+    'agent 0: 0.5, 1; agent 2: 0.25'
+    """
+    agents, left = [], _MOST_SCALES
+    for agent, scales in found.get("private_scales", {}).items():
+        if left > 0:
+            agents.append(f"agent {agent}: {', '.join(shown(one) for one in scales[:left])}")
+        left -= len(scales)
+    return "; ".join(agents) or None
+
+
 def _sampler(summary: Mapping[str, Any]) -> Section:
     found = summary["adaptation"]
     facts = {
@@ -97,6 +118,9 @@ def _sampler(summary: Mapping[str, Any]) -> Section:
         "tree depths": _depths(summary.get("depths", ())),
         "BFMI, lowest of the chains": min(summary["bfmi"], default=None),
         "scales of the shared parameters": ", ".join(shown(one) for one in found.get("scales", ())[:_MOST_SCALES]),
+        "largest correlation": _correlation(found) if "largest_correlation" in found else None,
+        "condition number of the correlations": found.get("condition"),
+        "scales of private parameters": _private_scales(found),
         "digest of the shared draws": summary.get("draws_digest"),
     }
     rows = [{"what": what, "value": shown(value)} for what, value in facts.items() if value not in (None, "")]

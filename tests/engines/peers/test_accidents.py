@@ -9,13 +9,14 @@ import pytest
 import consilience as cs
 from consilience.deployment.merging import network_draws
 from consilience.deployment.nodes import own_problem, run_node
+from consilience.engines.peers import agent_step
 from consilience.engines.peers.connections import DEAF_SECONDS
 from consilience.engines.peers.node import Node
 from consilience.engines.peers.pace import Pace
 from consilience.engines.peers.rejoining import BACK_SECONDS
 from consilience.engines.peers.settings import NodeSettings
 from consilience.engines.peers.wire import GONE
-from consilience.errors import DivergedError, NetworkError, PlanError, RunError
+from consilience.errors import DivergedError, NetworkError, PlanError, ProblemError, RunError
 from tests.engines.peers.running import assert_same_draws
 from tests.engines.peers.test_network import plan_for, ring_of_five
 from tests.engines.peers.virtual import KilledError
@@ -253,6 +254,23 @@ def test_a_plan_that_one_shard_makes_unstable_is_refused_by_all(laboratory, monk
         assert "agent 2 cannot continue" in str(error)
         assert "unstable" in str(error)
     assert not run_of(lab, 2).exists()
+
+
+def test_rows_that_one_node_cannot_use_are_refused_by_all(laboratory, monkeypatch):
+    """Before that node is even made."""
+    lab = laboratory(plan_of(60))
+
+    def require_usable(problem, parameters, start, rows, agents):
+        if agents == [2]:
+            raise ProblemError("a row has no likelihood")
+
+    monkeypatch.setattr(agent_step, "require_usable", require_usable)
+    lab.start_all()
+    assert isinstance(lab.until_ended(2), ProblemError)
+    for agent in (0, 1, 3, 4):
+        error = lab.until_ended(agent)
+        assert isinstance(error, NetworkError)
+        assert str(error) == "agent 2 cannot continue: a row has no likelihood"
 
 
 @pytest.mark.parametrize("reference", ["os:abort", "../../x:y", "tests.engines.peers.other:problem"])

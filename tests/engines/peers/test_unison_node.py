@@ -20,6 +20,7 @@ from consilience.engines.peers.unison_node import UnisonNode
 from consilience.errors import NetworkError, PlanError
 from consilience.runs.posterior import shared_digest
 from tests.command import Command
+from tests.engines.peers.fixed_step import assert_same_draws, keep_step_size
 from tests.engines.peers.running import ended_at_last, wait_for_success
 from tests.engines.peers.test_kills import wait_for_round
 from tests.hierarchical import wards
@@ -33,20 +34,14 @@ PLAN = cs.Plan(
 
 
 def network_of(plan, place, **options):
-    return make_network(plan, place / "network", allow=("tests.hierarchical",), checkpoint_seconds=0.2, **options)
+    return make_network(plan, place / "network", checkpoint_seconds=0.2, **options)
 
 
-def sampled(plan, place, kill=(), environments=(None, None, None), **options):
-    """The run of a network of processes; those in `kill` are killed in the middle, and started again."""
+def sampled(plan, place, environments=(None, None, None), **options):
+    """The run of a network of processes."""
     files = network_of(plan, place, **options)
     nodes = [Command("node", path, environment=own) for path, own in zip(files, environments, strict=True)]
     with ended_at_last(nodes):
-        for agent in kill:
-            wait_for_round(place / "network", 15)
-            nodes[agent].kill()
-            nodes[agent].wait(10)
-            nodes[agent] = Command("node", files[agent])
-            threading.Event().wait(0.5)
         wait_for_success(nodes)
     return merged(files, place)
 
@@ -71,15 +66,6 @@ def test_other_sums_without_masks_on_another_graph_have_the_same_bits(masked, tm
     plain, digest = sampled(plan, tmp_path, insecure=True)
     assert digest == masked[1]
     np.testing.assert_array_equal(plain.draws["effect"], masked[0].draws["effect"])
-
-
-@pytest.mark.slow(reason="a network of processes of which two are killed")
-def test_killed_nodes_change_nothing(masked, tmp_path):
-    """The root and a leaf; they replay the totals that they missed."""
-    found, digest = sampled(PLAN, tmp_path, kill=(1, 2))
-    assert digest == masked[1]
-    np.testing.assert_array_equal(found.draws["effect"], masked[0].draws["effect"])
-    assert [node["restarts"] for node in found.summary["nodes"]] == [0, 1, 1]
 
 
 LONG = PLAN.replace(num_warmup=250, num_draws=350)
@@ -123,9 +109,12 @@ def wait_for_words(node, words, seconds=120):
         threading.Event().wait(0.05)
 
 
-@pytest.mark.slow(reason="a network of processes of which one is killed and one interrupted")
-def test_ctrl_c_is_obeyed_in_the_middle_of_a_draw(masked, tmp_path):
-    """Agent 0 waits in a sum that cannot come, since agent 2 is killed: it stops all the same, and resumes."""
+@pytest.mark.slow(reason="a network of processes of which two are killed and one is interrupted")
+def test_killed_and_interrupted_nodes_change_nothing(masked, tmp_path):
+    """Agent 2, then the root; between, Ctrl-C stops agent 0, which waits in a sum that cannot come.
+
+    All replay the totals that they missed.
+    """
     files = network_of(PLAN, tmp_path)
     nodes = [Command("node", path) for path in files]
     with ended_at_last(nodes):
@@ -136,12 +125,15 @@ def test_ctrl_c_is_obeyed_in_the_middle_of_a_draw(masked, tmp_path):
         os.kill(nodes[0].pid, signal.SIGINT)
         assert nodes[0].wait(60) == 130
         assert "consilience node" in nodes[0].stderr.read_text(), "how to resume"
-        for agent in (0, 2):
-            nodes[agent] = Command("node", files[agent])
+        nodes[1].kill()
+        nodes[1].wait(10)
+        for agent, path in enumerate(files):
+            nodes[agent] = Command("node", path)
         wait_for_success(nodes)
     found, digest = merged(files, tmp_path)
     assert digest == masked[1]
     np.testing.assert_array_equal(found.draws["effect"], masked[0].draws["effect"])
+    assert [node["restarts"] for node in found.summary["nodes"]] == [1, 1, 1]
 
 
 ROUNDING = """
@@ -170,10 +162,13 @@ def with_instructions(kind):
     return {**kept, "XLA_FLAGS": flags.strip()}
 
 
-@pytest.mark.slow(reason="two networks of processes, and two more processes")
+@pytest.mark.slow(reason="a network of processes, and two more processes")
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="the flag is for x86 alone")
-def test_processors_that_round_differently_do_not_drift_apart(masked, tmp_path):
-    """A leaf, then the root, with older instructions than the others; local potentials have other bits there."""
+def test_processors_that_round_differently_do_not_drift_apart(tmp_path, monkeypatch):
+    """A leaf with older instructions than the others; local potentials have other bits there.
+
+    Nodes have the same bits, and at a fixed step size their draws are those of `simulate`.
+    """
     environments = [with_instructions(kind) for kind in ("SSE4_2", "AVX2")]
     old, new = (
         subprocess.run([sys.executable, "-c", ROUNDING], env=own, capture_output=True, text=True, check=True).stdout
@@ -181,20 +176,10 @@ def test_processors_that_round_differently_do_not_drift_apart(masked, tmp_path):
     )
     if old == new:
         pytest.skip("this processor has nothing beyond SSE4.2, so nothing rounds differently on it")
-    for name, places in {"leaf": (0, 1, 1), "root": (1, 0, 1)}.items():
-        run, _ = sampled(PLAN, tmp_path / name, environments=[environments[place] for place in places])
-        assert run.complete
-        energies = [pair.metrics["energy"].to_numpy()[:, :5] for pair in (run, masked[0])]
-        np.testing.assert_allclose(*energies, rtol=1e-6)
-
-
-@pytest.mark.slow(reason="a network of processes")
-def test_the_first_draws_are_those_of_simulate(masked):
-    """Local gradients round differently, by which replicas of two engines part slowly; while they warm up too."""
-    simulated = cs.sample(wards(), PLAN)
-    ours, theirs = (run.metrics["energy"].to_numpy()[:, :10] for run in (masked[0], simulated))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    assert masked[0].draws.sizes == simulated.draws.sizes
+    plan = PLAN.replace(problem="tests.engines.peers.fixed_step:wards", num_warmup=20)
+    run, _ = sampled(plan, tmp_path, environments=[environments[place] for place in (0, 1, 1)])
+    keep_step_size(monkeypatch.setattr)
+    assert_same_draws(run, cs.sample(wards(), plan, tmp_path / "simulated"))
 
 
 def test_what_nodes_in_unison_refuse(tmp_path):

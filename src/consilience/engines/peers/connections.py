@@ -56,6 +56,8 @@ class Connections:
         self.counts: Counter[str] = Counter()
         self.status: Callable[[], dict[str, Any]] = dict
         self.told: Callable[[Notice], None] = lambda notice: None
+        self.differs: Callable[[int, str], None] = lambda number, why: None
+        """Called with a neighbour that belongs to another run, and why it does."""
         self.told_by: set[int] = set()
         """The neighbours that have said that the network cannot continue."""
         self.found: bytes | None = None
@@ -159,13 +161,16 @@ class Connections:
             self.told_by.add(number)
             self.told(found)
 
-    def _compare_plans(self, number: int) -> None:
+    def _compare_plans(self, number: int) -> bool:
+        """Say in what a neighbour's plan differs; whether it said what it follows."""
         theirs = self.ask_json(number, "plan")
         if theirs.get("filling") and "filling" not in self.entries:
             log.info("agent %d is not sampling yet", number)
-            return
+            return True
         different = differing(self.entries, theirs) if theirs else []
-        log.error(
-            "agent %d follows another plan: it differs in %s",
-            number, ", ".join(different) or "what it does not say when it is asked",
-        )  # fmt: skip
+        where = ", ".join(different) or "what it does not say when it is asked"
+        why = f"agent {number} follows another plan: it differs in {where}"
+        log.error(why)
+        if different:
+            self.differs(number, why)
+        return bool(theirs)

@@ -20,6 +20,7 @@ import numpy as np
 from consilience.engines.base import Alone, Gossiping, PlainForm, Segment, StateForm, Storage, Team, leaves_are_finite
 from consilience.engines.peers.agent_step import AgentStep, Prepared
 from consilience.engines.peers.clock import Clock, SteadyClock
+from consilience.engines.peers.identity import common_entries, run_identity
 from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.member import Member, Write
 from consilience.engines.peers.membership import Membership, names
@@ -67,12 +68,11 @@ class Node(Gossiping, Member[Wire]):
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.rounds = Rounds(self.step, plan, continues, settings.on_implausible == "clip", self.time)
         self.members = Membership(settings.agent, weights, plan.num_agents)
-        common = {"on_loss": settings.on_loss, "on_implausible": settings.on_implausible}
         codec = Codec(
-            " ".join([plan.digest(), *common.values()]), tuple(self.step.message_shapes), self.most_rounds,
+            run_identity(plan, settings), tuple(self.step.message_shapes), self.most_rounds,
             plan.num_agents if continues else 0,
         )  # fmt: skip
-        self.wire: Wire = self._wire(codec, {**plan.model_dump(mode="json"), **common})
+        self.wire: Wire = self._wire(codec, common_entries(plan, settings))
         self.wire.status, self.wire.told = self.status, self._hear
         self.rejoining = Rejoining(self.rounds, self.members, self.wire, self.time)
         self.storage = Storage(

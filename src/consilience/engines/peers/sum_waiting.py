@@ -52,6 +52,8 @@ class Waiting:
         """Whether the node was restarted and others may be ahead of it."""
         self._told_at = float("-inf")
         self._times_gone = 0
+        self.passing: Callable[[], None] = lambda: None
+        """Called with every sum, and now and then while one is waited for."""
         self.may_lose = False
         """Whether a neighbour that stays silent may be lost: not before all have begun together."""
 
@@ -75,6 +77,7 @@ class Waiting:
         """The operation's result if somebody told it; after a restart the neighbours are asked for it first."""
         while True:
             self._judge(operation)
+            self.passing()
             found = self.lines.inbox.result(operation.phase)
             if found is not None or not self.behind:
                 return found
@@ -114,6 +117,7 @@ class Waiting:
 
         while True:
             inbox.wait(over, self._ask_seconds)
+            self.passing()
             self.require_going_on(label)
             self._judge(operation)
             found = inbox.result(phase)

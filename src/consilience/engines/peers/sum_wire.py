@@ -38,6 +38,8 @@ class SumWire(Connections):
         self._sums: Sums | None = None
         self._masks: MaskExchange | None = None
         self._census: Census | None = None
+        self._compared: set[int] = set()
+        """Neighbours of other runs that were asked for their plan."""
 
     def join(self, sums: Sums, masks: MaskExchange | None, census: Census | None = None) -> None:
         """Serve these sums and masks; the census hears of neighbours that are back."""
@@ -49,13 +51,20 @@ class SumWire(Connections):
 
     def _change(self, number: int, here: bool) -> None:
         super()._change(number, here)
+        self._compared.discard(number)
         if here and self._census is not None:
             self._census.returned(number)
 
     def _rejected(self, number: int, found: Rejected) -> None:
         self.counts["rejected"] += 1
-        if self.members.reject(number, found.reason) and found.other_run:
-            self._clock.beside(lambda: self._compare_plans(number))
+        self.members.reject(number, found.reason)
+        if found.other_run and number not in self._compared:
+            self._compared.add(number)
+            self._clock.beside(lambda: self._compare(number))
+
+    def _compare(self, number: int) -> None:
+        if not self._compare_plans(number):  # it did not answer: its next message is another occasion
+            self._compared.discard(number)
 
     def receive(self, number: int, content: bytes) -> None:
         """Take in what a neighbour sent."""

@@ -24,6 +24,7 @@ from consilience.engines.base import Alone, Segment, StateForm, Team
 from consilience.engines.peers.census import Census
 from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.held import Held, HeldForm
+from consilience.engines.peers.identity import common_entries, run_identity
 from consilience.engines.peers.mask_exchange import MaskExchange
 from consilience.engines.peers.mask_keys import Registry
 from consilience.engines.peers.masks import require_enough
@@ -38,14 +39,14 @@ from consilience.engines.peers.sum_messages import Label
 from consilience.engines.peers.sum_wire import SumWire
 from consilience.engines.peers.sums import Place, Sums
 from consilience.engines.peers.transport import Connect
+from consilience.engines.peers.whereabouts import Whereabouts
 from consilience.engines.unison import MEASURED, Buffers, Replicas
-from consilience.errors import NewEpoch, Retry, Stopped, SumError
+from consilience.errors import Interrupted, NewEpoch, Retry, Stopped, SumError
 from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.samplers.transitions.replica import Replica
 
 log = logging.getLogger("consilience.peers")
-_SAY_SECONDS = 10.0
 _LONGEST_SEGMENT = 4096
 
 
@@ -83,12 +84,13 @@ class UnisonNode(Member[SumWire]):
         self.max_steps = min(_LONGEST_SEGMENT, plan.num_steps)
         self.members = Membership(settings.agent, neighbours_of(plan, settings.agent), plan.num_agents)
         self.stop = threading.Event()
-        self.run = " ".join([plan.digest(), settings.on_loss, jax.__version__])
+        self.run = run_identity(plan, settings)
         self._most_words = max(
             self.moving.words.size, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
         )
-        self.wire = SumWire(settings.agent, self.run, self.members, self._entries(), self.time, self._longest())
-        self.wire.status, self.wire.told = self.status, self._hear
+        entries, longest = common_entries(plan, settings), 8 * (self._most_words + 16) + 1024
+        self.wire = SumWire(settings.agent, self.run, self.members, entries, self.time, longest)
+        self.wire.status, self.wire.told, self.wire.differs = self.status, self._hear, self._refuse_other
         self.census = (
             Census(self.agent, plan.graph, settings.patience, self.time, settings.ask_seconds)
             if self.continues else None
@@ -99,14 +101,9 @@ class UnisonNode(Member[SumWire]):
         self._current: Held | None = None
         self._places: dict[int, Place] = {}
         self._kept_files: tuple[Path, ...] = ()
-        self._said_at = self.time.now()
+        self._of_other_runs: set[int] = set()
+        self.whereabouts = Whereabouts(self.agent, plan, self.participants, self.time)
         self.phases, self.distance = Stopwatch(), float("nan")
-
-    def _entries(self) -> dict[str, Any]:
-        return {**self.plan.model_dump(mode="json"), "on_loss": self.settings.on_loss, "jax": jax.__version__}
-
-    def _longest(self) -> int:
-        return 8 * (self._most_words + 16) + 1024
 
     # --- joining and leaving -----------------------------------------------------------------------------------
 
@@ -125,10 +122,14 @@ class UnisonNode(Member[SumWire]):
             if first_step or state.retries:
                 place = Place(self._move(first_step), state.retries)
                 self.moving.attempt, self._places = len(state.retries), {first_step: place}
+        self.whereabouts.arrive(first_step, self.participants)
         self._make_sums(place)
         self.wire.open(connect)
         if self._masks is not None:
-            self._masks.collect(self.wire, self.settings.ask_seconds, self.stop)
+            try:
+                self._masks.collect(self.wire, self.settings.ask_seconds, self.stop)
+            except Stopped as stopped:
+                raise Interrupted(str(stopped)) from None
             self._share_masks()
 
     def _make_sums(self, place: Place | None = None) -> None:
@@ -138,6 +139,7 @@ class UnisonNode(Member[SumWire]):
             masks=self._masks, census=self.census, num_agents=self.plan.num_agents, clock=self.time,
             ask_seconds=self.settings.ask_seconds, stop=self.stop,
         )  # fmt: skip
+        sums.waiting.passing = self.whereabouts.say
         if place is not None:
             sums.start_at(place)
         for path in self._kept_files:
@@ -152,6 +154,16 @@ class UnisonNode(Member[SumWire]):
         elif notice.agent in self.census.neighbours:
             log.error("agent %d cannot continue: %s", notice.agent, notice.reason)
             self.census.lose(notice.agent)
+
+    def _refuse_other(self, number: int, why: str) -> None:
+        """Stop for a neighbour of another run, with which there can be no first total.
+
+        A node that is back stops only if all its neighbours are of another run: then it is the one that differs.
+        """
+        self._of_other_runs.add(number)
+        begun = self.sums is not None and self.sums.lines.counts["operations"] > 0
+        if not begun and (self.round == 0 or self._of_other_runs.issuperset(self.neighbours)):
+            self.stop_for(Notice(self.agent, f"{why}: give both nodes the same, and start them again"))
 
     def _mask_exchange(self) -> MaskExchange | None:
         if not self.masked:
@@ -217,7 +229,7 @@ class UnisonNode(Member[SumWire]):
 
     def _arrive(self, step: int) -> None:
         self.round, self._places[step] = step, self.moving.sums.settled
-        self._say(step)
+        self.whereabouts.arrive(step, self.participants)
 
     def _move(self, step: int) -> int:
         """The number of the move that a step is, within its epoch; those before it warm up."""
@@ -257,9 +269,10 @@ class UnisonNode(Member[SumWire]):
         replica = self.moving.adopted(0, held.replica, who.source, who.digest())
         self._take_part(who, replica)
         held, self._places = Held(replica, (), who), {}
+        self.whereabouts.arrive(0, who)
         for move in range(self.plan.burn_in):
             held, _ = self.moving.moved(held, move)
-            self._say(move)
+            self.whereabouts.arrive(move + 1, who)
         self._current = held
         self._arrive(max(who.step, self.plan.burn_in))
 
@@ -353,16 +366,6 @@ class UnisonNode(Member[SumWire]):
         return [number for number in super()._not_done() if number not in lost]
 
     # --- telling -----------------------------------------------------------------------------------------------
-
-    def _say(self, step: int) -> None:
-        now = self.time.now()
-        if now - self._said_at < _SAY_SECONDS:
-            return
-        self._said_at, warmup = now, self.plan.burn_in
-        where = f"warming up, {step:,} of {warmup:,}" if step < warmup else f"{step - warmup:,} draws"
-        if len(self.participants.agents) < self.plan.num_agents:
-            where += f", of the posterior of {names(self.participants.agents)} only"
-        log.info("agent %d: %s", self.agent, where, extra={"round": step})
 
     def status(self) -> dict[str, Any]:
         """What the node says of itself when it is asked."""
