@@ -112,7 +112,7 @@ def prediction_section(run: RunDirectory) -> list[Section]:
         "posterior with every agent's own curvature says what errors stay, however long it runs: of each agent its "
         "worst parameter. Draws cannot show an error that all agents share, but how agents differ from the network's "
         "average; beside the prediction of the same, that tells whether the normal posterior is a fair stand-in. "
-        "Noise of minibatches is not in it."
+        "With minibatches variances are those times the temperature that their noise makes."
     )
     columns = {
         "": "agent",

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from consilience.samplers.arrays import exponential, square_root, tree_map
 from consilience.samplers.base import Defaults, Leaf, Option
+from consilience.samplers.coordinates import Coordinates
 from consilience.samplers.corrected import Corrected
 
 _STIFFNESS = 0.45  # h sqrt(Λ); 2 is where BAOAB becomes unstable
@@ -141,7 +142,7 @@ def kinetic(
     friction: float = 1.0,
     temperature: float = 1.0,
     noise: Literal["own", "common"] = "own",
-    whitening: Literal["found", "none"] = "found",
+    whitening: Literal["found", "none"] | Coordinates | Mapping[str, Any] = "found",
     control_variates: bool = True,
 ) -> Kinetic:
     """Corrected kinetic Langevin sampling; with nothing said, a warm-up finds all numbers.
@@ -153,6 +154,7 @@ def kinetic(
         temperature: `T`, which multiplies the noise variance.
         noise: each agent its own, or one for all.
         whitening: `"none"` takes the model's own coordinates; with step size and exchanges given there is no warm-up.
+            Or the coordinates by hand, `{"centre": …, "scale": …}`; the warm-up then keeps to them.
         control_variates: with minibatches, whether their noise at the warm-up's mean is taken out.
 
     >>> kinetic().tunes_itself, kinetic(0.1, 2, whitening="none").tunes_itself
