@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from consilience.errors import PlanError
 from consilience.validation import Record
 
-_Number = Annotated[float, Field(allow_inf_nan=False)]
 _WORST_CONDITION = 1e12
 
 
@@ -25,8 +24,21 @@ class Coordinates(Record):
     [[0.5, 0.0], [0.0, 3.0]]
     """
 
-    centre: tuple[_Number, ...]
-    scale: tuple[_Number, ...] | tuple[tuple[_Number, ...], ...]
+    centre: tuple[float, ...]
+    scale: tuple[float, ...] | tuple[tuple[float, ...], ...]
+
+    @field_validator("centre", "scale", mode="before")
+    @classmethod
+    def _as_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        """Plain numbers, from lists or arrays of any library."""
+        most = 1 if info.field_name == "centre" else 2
+        try:
+            numbers = np.asarray(value, float)
+        except (TypeError, ValueError):
+            numbers = np.zeros(())
+        if not 1 <= numbers.ndim <= most or not np.isfinite(numbers).all():
+            raise PlanError("it is a list of finite numbers" + (", or a matrix: the list of its rows" * (most - 1)))
+        return tuple(tuple(row) if isinstance(row, list) else row for row in numbers.tolist())
 
     @model_validator(mode="after")
     def _fit(self) -> Coordinates:

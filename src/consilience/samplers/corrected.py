@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from consilience.errors import PlanError
 from consilience.graphs import Graph
@@ -58,6 +58,15 @@ class Corrected(SpeaksLast):
     """Whether the warm-up finds coordinates, or those of the model are taken; or what they are."""
     control_variates: bool = True
     """Whether gradients of minibatches have the noise taken out that they have where the warm-up has been."""
+
+    @field_validator("whitening", mode="before")
+    @classmethod
+    def _coordinates(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return Coordinates(**value)
+        if isinstance(value, Coordinates) or value in ("found", "none"):
+            return value
+        raise PlanError(f'"found", "none", or coordinates by hand, a table of centre and scale; got {value!r:.40}')
 
     @property
     def tunes_itself(self) -> bool:
