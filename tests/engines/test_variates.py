@@ -15,6 +15,8 @@ from consilience.kernel.tuning import Tuning
 from consilience.kernel.variates import Anchor
 from consilience.kernel.whitening import identity
 from consilience.theory import ExactLaw, GaussianNetwork
+from consilience.warmup.variates import BatchGradients
+from tests.engines.final_positions import final_positions
 from tests.engines.test_warmed import sampled
 from tests.gaussian import regression
 from tests.statistical import rejects_covariance, rejects_mean, rejects_moments
@@ -23,24 +25,28 @@ OPTIMISED = True
 STEPS, STEP_SIZES = 30, {"kinetic": 0.15, "langevin": 0.02}
 
 
-@pytest.mark.parametrize(
-    "kind", ["kinetic", pytest.param("langevin", marks=pytest.mark.slow(reason="4,000 chains of one more sampler"))]
-)
-def test_the_law_of_all_agents_is_exact(kind):
+BARBELL = ("langevin", cs.graphs.barbell(5), (12, 30, 8, 9, 20), 1)
+
+
+@pytest.mark.parametrize(("kind", "graph", "sizes", "exchanges"), [
+    ("kinetic", cs.graphs.path(3), (12, 30, 8), 2),
+    pytest.param(*BARBELL, marks=pytest.mark.slow(reason="4,000 chains of one more sampler")),
+])  # fmt: skip
+def test_the_law_of_all_agents_is_exact(kind, graph, sizes, exchanges):
     """Rows with unequal Hessians, so that noise is left; 4,000 chains, each comparison with false-alarm rate 1e-6."""
-    graph, problem = cs.graphs.path(3), regression([12, 30, 8], noise_variance=4.0)
-    given = {"exchanges": 2, "step_size": STEP_SIZES[kind]}
+    problem, n = regression(sizes, noise_variance=4.0), graph.num_agents
+    given = {"exchanges": exchanges, "step_size": STEP_SIZES[kind]}
     network = GaussianNetwork.of(problem, graph, with_rows=True)
     plan = cs.Plan(
         graph=graph, sampler=getattr(cs, kind)(**given), num_draws=4, num_chains=4000, batch_size=3,
         batches="replacement",
     )  # fmt: skip
     engine = Simulation(problem, plan)
-    place = np.tile([0.5, -1.0], (3, 1))
+    place = np.tile([0.5, -1.0], (n, 1))
     full = np.einsum("iab,ib->ia", network.precisions, place) - network.linear
 
     def final(anchor):
-        tuning = Tuning(STEP_SIZES[kind], 2, 1.0, identity(2, 3, 0), anchor)
+        tuning = Tuning(STEP_SIZES[kind], exchanges, 1.0, identity(2, n, 0), anchor)
         state, _ = engine.walked(engine.initial_state(), tuning, 0, STEPS, Stored(0, STEPS))
         return engine.positions(state).reshape(4000, -1).astype(float)
 
@@ -53,8 +59,40 @@ def test_the_law_of_all_agents_is_exact(kind):
     assert rejects_covariance(found, plain.mean, plain.covariance)  # the control: the law without control variates
     noiseless = law.positions(law.after(STEPS))
     assert rejects_covariance(found, noiseless.mean, noiseless.covariance)  # and that without any noise of batches
-    wrong = final(Anchor(place, np.roll(full, 1, 0) * [[1.0], [1.0], [1.5]]))
+    wrong = final(Anchor(place, np.roll(full, 1, 0) * np.append(np.ones(n - 1), 1.5)[:, None]))
     assert rejects_mean(wrong, exact.mean)
+
+
+@pytest.mark.parametrize(("kind", "step_size"), [("kinetic", 0.4), ("langevin", 0.3)])
+def test_minibatches_heat_as_the_formula_says(kind, step_size):
+    """Agents in full agreement, with a standard normal posterior: only the noise of batches makes draws wider.
+
+    All rows have the same Hessian, so the noise is the same everywhere, and known exactly from single rows. The
+    formula is that of the exact law, and 4,000 chains are as wide as it says; false-alarm rate 1e-6.
+    """
+    sizes, rng = (9, 9, 9), np.random.default_rng(2)
+    shards = [(np.ones((size, 1)), rng.normal(scale=8, size=size)) for size in sizes]
+    problem = cs.models.linear_regression(shards, noise_variance=sum(sizes), prior_variance=1e9)
+    network = GaussianNetwork.of(problem, cs.graphs.complete(3), with_rows=True)
+    sampler = getattr(cs, kind)(step_size, 1, whitening="none")
+    plan = cs.Plan(
+        graph=network.graph, sampler=sampler, num_steps=80, num_chains=4000, batch_size=2, batches="replacement",
+        dtype="float64",
+    )  # fmt: skip
+    with jax.enable_x64(True):
+        noise = BatchGradients(problem, plan).noise(None, identity(1, 3, 0), np.zeros((1, 3, 1)))
+    sigma = float(noise.plain.sum())
+    still = 1.0 if kind == "kinetic" else 1 / (1 - step_size / 2)  # BAOAB is exact, Langevin too wide by its step
+    heated = still * sampler.heating(step_size, sigma)
+    assert heated > 1.4
+    law = ExactLaw(network, sampler)
+    (exact,) = set(np.diag(law.positions(law.after(80, batch_size=2)).covariance).round(9))
+    assert exact == pytest.approx(heated, rel=1e-4)
+    mean = np.full(3, network.posterior.mean[0])
+    found = final_positions(problem, plan)
+    assert not rejects_covariance(found, mean, np.full((3, 3), heated))
+    assert rejects_covariance(found, mean, np.full((3, 3), still))  # the control: no heating
+    assert rejects_covariance(found, mean, np.full((3, 3), still * sampler.heating(step_size, sigma / 2)))
 
 
 def test_an_anchor_is_part_of_what_is_stored():

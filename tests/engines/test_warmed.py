@@ -127,6 +127,49 @@ def test_large_models_are_scaled_parameter_by_parameter():
     assert 0.5 < np.median(state.tuning.whitening.scale / (scales / np.sqrt(7))) < 2
 
 
+def test_coordinates_by_hand_are_kept_and_the_rest_is_found(unequal):
+    """Those of the posterior, through a plan file; means and variances at every agent, false-alarm rate 1e-6."""
+    graph = cs.graphs.path(4)
+    posterior = GaussianNetwork.of(unequal, graph).posterior
+    root = np.linalg.cholesky(posterior.covariance)
+    by_hand = {"centre": posterior.mean.tolist(), "scale": root.tolist()}
+    plan = cs.Plan(graph=graph, sampler=cs.kinetic(whitening=by_hand), num_draws=1500)
+    plan = cs.Plan.from_toml(plan.to_toml())
+    assert plan.sampler.tunes_itself
+    stepper = simulation(unequal, plan)
+    found, state = sampled(stepper)
+    np.testing.assert_array_equal(state.tuning.whitening.mean, posterior.mean)
+    np.testing.assert_array_equal(state.tuning.whitening.root, root)
+    np.testing.assert_array_equal(stepper.found(state)["root"], root)
+    assert 0.4 < float(state.tuning.step_size) < 0.5  # `Λ = 1`
+    (values,) = found.values()
+    variance = np.diag(posterior.covariance)
+    for agent in range(4):
+        assert not rejects_moments(values[:, agent], posterior.mean, variance)
+    assert rejects_moments(values[:, 0], posterior.mean, 1.2 * variance)  # the control
+
+
+@pytest.mark.parametrize(("given", "why"), [
+    ({"centre": [0.0, 0.0], "scale": [1.0, 1.0]}, "are of 2 numbers, and the model has 3"),
+    ({"centre": [0.0] * 3, "scale": [1.0, 1.0]}, "the centre has 3 numbers: the scale needs as many"),
+    ({"centre": [0.0] * 3, "scale": [[1.0, 1.0]] * 3}, "as many rows and columns"),
+    ({"centre": [0.0] * 3, "scale": [1.0, 0.0, 1.0]}, "deviations above 0"),
+    ({"centre": [0.0] * 3, "scale": [[1.0, 1.0, 1.0]] * 3}, "singular"),
+    ({"centre": [0.0] * 3}, "scale"),
+])  # fmt: skip
+def test_coordinates_that_do_not_fit_are_refused(given, why, unequal):
+    with pytest.raises(PlanError, match=why):
+        simulation(unequal, cs.Plan(graph=cs.graphs.path(4), sampler=cs.langevin(whitening=given), num_draws=10))
+
+
+def test_coordinates_by_hand_are_not_for_private_parameters():
+    plan = cs.Plan(
+        graph=cs.graphs.path(3), sampler=cs.kinetic(whitening={"centre": [0.0], "scale": [1.0]}), num_draws=10
+    )
+    with pytest.raises(PlanError, match="leave whitening out"):
+        simulation(sites((4, 9, 6)), plan)
+
+
 def test_a_warm_up_without_room_is_refused(unequal):
     plan = cs.Plan(graph=cs.graphs.path(4), sampler=cs.kinetic(), num_draws=10, num_warmup=30)
     with pytest.raises(PlanError, match="leaves no room for a warm-up"):

@@ -1,7 +1,8 @@
+import jax
 import pytest
 
 import consilience as cs
-from consilience.engines.simulate import Simulation
+from consilience.engines.simulate import Simulation, simulation
 from consilience.errors import UnstableError
 from consilience.experiments import EXPERIMENTS
 from consilience.kernel.curvature import largest_curvature
@@ -72,6 +73,17 @@ def test_step_size_beyond_the_curvature_is_refused_and_one_below_runs(tmp_path):
     assert not (tmp_path / "unstable").exists()
     assert levels(check(plan(ring, step_size=0.95 * limit), problem))["step size"] == "warning"
     assert levels(check(plan(ring, step_size=0.3 * limit), problem))["step size"] == "ok"
+
+
+def test_a_step_given_for_the_models_own_coordinates_is_looked_at_though_the_warm_up_finds_the_exchanges():
+    problem, ring = regression([20] * 3, 2), cs.graphs.ring(3)
+    limit = 2 / (3 * largest_curvature(problem, 0, "float64")) ** 0.5
+    for factor, level in ((1.05, "error"), (0.95, "ok")):
+        plan = cs.Plan(graph=ring, sampler=cs.kinetic(factor * limit, whitening="none"), num_draws=10)
+        assert levels(check(plan, problem))["step size"] == level
+        with jax.enable_x64(True):
+            known = simulation(problem, plan).largest_curvature()
+        assert levels(check(plan, curvature=known))["step size"] == level
 
 
 def test_temperature_other_than_one_is_remarked():

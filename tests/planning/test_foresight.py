@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.errors import UnstableError
+from consilience.planning.checks import check
 from consilience.planning.foresight import errors_left, foreseen
 from consilience.theory import ExactLaw, GaussianNetwork
 from tests.gaussian import regression
@@ -43,6 +45,28 @@ def test_a_check_says_what_is_left_and_warns_of_much(unequal):
     (finding,) = errors_left(plan_of(cs.kinetic(exchanges=1)), unequal)
     assert finding.level == "warning"
     assert "exchanges in a step 1)" in finding.message
+
+
+def test_numbers_without_a_stationary_law_are_an_error(unequal):
+    """Stable against a curvature of 1, but not with so little mixing of agents that differ: the exact law knows."""
+    plan = plan_of(cs.kinetic(1.5, 1))
+    assert all(finding.level != "error" for finding in check(plan, unequal))
+    (finding,) = errors_left(plan, unequal)
+    assert (finding.level, finding.topic) == ("error", "errors left")
+    assert "spectral radius" in finding.message
+    assert "to the warm-up" in finding.remedy
+
+
+@pytest.mark.parametrize("sampler", [cs.kinetic(300.0), cs.kinetic(3.0, 2), cs.langevin(5.0, 3)])
+def test_step_sizes_that_no_coordinates_make_stable_are_refused(sampler, unequal, tmp_path):
+    """By a check, and before a run makes its directory; the control: the step size that the warm-up would find."""
+    plan = plan_of(sampler)
+    assert {one.topic: one.level for one in check(plan, unequal)}["step size"] == "error"
+    with pytest.raises(UnstableError, match="step size is unstable"):
+        cs.sample(unequal, plan, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    stable = plan.replace(sampler=sampler.model_copy(update={"step_size": sampler.step_for(1.0)}))
+    assert {one.topic: one.level for one in check(stable, unequal)}["step size"] == "ok"
 
 
 @pytest.mark.parametrize(("problem", "why"), [

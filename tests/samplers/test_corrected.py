@@ -1,5 +1,7 @@
 """The corrected samplers: what every step keeps, where they rest, what is exact; each beside a variant that fails."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +28,10 @@ def double():
 
 
 @pytest.fixture(scope="module")
-def problem():
-    return regression([3, 9, 4, 14, 6], noise_variance=1.0)
+def networks():
+    """Agents that differ, on each graph; what they know does not depend on it."""
+    known = GaussianNetwork.of(regression([3, 9, 4, 14, 6], noise_variance=1.0), GRAPHS["path"])
+    return {name: dataclasses.replace(known, graph=graph) for name, graph in GRAPHS.items()}
 
 
 class MomentaOnly(Kinetic):
@@ -68,22 +72,22 @@ def walked(sampler, network, num_steps, seed=None):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_corrections_add_up_to_nothing(name, problem):
-    network = GaussianNetwork.of(problem, GRAPHS["star"])
+def test_corrections_add_up_to_nothing(name, networks):
+    network = networks["star"]
     state = walked(MADE[name](), network, 40, seed=0)
     assert np.abs(state.correction).max() > 1e-3
     np.testing.assert_allclose(state.correction.sum(0), 0, atol=1e-12)
 
 
-def test_a_correction_that_forgets_the_mixed_momentum_does_not(problem):
-    network = GaussianNetwork.of(problem, GRAPHS["star"])
+def test_a_correction_that_forgets_the_mixed_momentum_does_not(networks):
+    network = networks["star"]
     state = walked(Unequal(step_size=0.05, exchanges=2, whitening="none"), network, 40, seed=0)
     assert np.abs(state.correction.sum(0)).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_without_noise_agents_rest_at_the_pooled_mode(name, problem):
-    network = GaussianNetwork.of(problem, GRAPHS["path"])
+def test_without_noise_agents_rest_at_the_pooled_mode(name, networks):
+    network = networks["path"]
     sampler = MADE[name]()
     state = walked(sampler, network, 12_000 if name == "langevin" else 2000)
     mode = network.posterior.mean
@@ -95,15 +99,15 @@ def test_without_noise_agents_rest_at_the_pooled_mode(name, problem):
     assert np.abs(own).max() > 1  # the agents' data differ: each would rather be elsewhere
 
 
-def test_momenta_alone_do_not_bring_agents_together(problem):
-    network = GaussianNetwork.of(problem, GRAPHS["path"])
+def test_momenta_alone_do_not_bring_agents_together(networks):
+    network = networks["path"]
     state = walked(MomentaOnly(step_size=0.05, exchanges=2, whitening="none"), network, 2000)
     assert np.abs(state.position - network.posterior.mean).max() > 0.01
 
 
-def test_the_momenta_only_variant_is_caught_by_the_exact_law(problem):
+def test_the_momenta_only_variant_is_caught_by_the_exact_law(networks):
     """Its agents' law never settles: the spectral radius stays at 1, or positions are conserved apart."""
-    network = GaussianNetwork.of(problem, GRAPHS["path"])
+    network = networks["path"]
     right = ExactLaw(network, cs.kinetic(0.05, 2, whitening="none"))
     wrong = ExactLaw(network, MomentaOnly(step_size=0.05, exchanges=2, whitening="none"))
     apart = [network.consensus_error(law.positions(law.after(400))) for law in (right, wrong)]
@@ -111,9 +115,9 @@ def test_the_momenta_only_variant_is_caught_by_the_exact_law(problem):
 
 
 @pytest.mark.parametrize("step_size", [0.05, 0.15])
-def test_on_a_complete_graph_the_variance_is_exact(step_size, problem):
+def test_on_a_complete_graph_the_variance_is_exact(step_size, networks):
     """BAOAB's Gaussian variance does not depend on the step size, and agents are equal."""
-    network = GaussianNetwork.of(problem, GRAPHS["complete"])
+    network = networks["complete"]
     law = ExactLaw(network, cs.kinetic(step_size, 1, whitening="none"))
     settled = law.positions(law.stationary())
     posterior = network.posterior
@@ -124,9 +128,9 @@ def test_on_a_complete_graph_the_variance_is_exact(step_size, problem):
     assert network.consensus_error(settled) < 1e-9
 
 
-def test_of_langevin_it_is_not(problem):
+def test_of_langevin_it_is_not(networks):
     """The control: the overdamped scheme is too wide by half its step size times curvature."""
-    network = GaussianNetwork.of(problem, GRAPHS["complete"])
+    network = networks["complete"]
     law = ExactLaw(network, cs.langevin(0.01, 1, whitening="none"))
     ratio = law.positions(law.stationary()).covariance[0, 0] / network.posterior.covariance[0, 0]
     assert ratio > 1.02
@@ -135,9 +139,9 @@ def test_of_langevin_it_is_not(problem):
 @pytest.mark.parametrize("noise", ["own", "common"])
 @pytest.mark.parametrize("sampler", [cs.kinetic(0.05, 6, whitening="none"), cs.langevin(5e-4, 6, whitening="none")])
 @pytest.mark.parametrize("graph", ["path", "star"])
-def test_no_agent_has_a_bias_in_the_mean(graph, sampler, noise, problem):
+def test_no_agent_has_a_bias_in_the_mean(graph, sampler, noise, networks):
     """Nor, with enough exchanges, much of one in the spread."""
-    network = GaussianNetwork.of(problem, GRAPHS[graph])
+    network = networks[graph]
     law = ExactLaw(network, sampler.model_copy(update={"noise": noise}))
     settled = law.positions(law.stationary())
     np.testing.assert_allclose(settled.mean.reshape(5, 2), np.tile(network.posterior.mean, (5, 1)), atol=1e-8)
@@ -146,8 +150,8 @@ def test_no_agent_has_a_bias_in_the_mean(graph, sampler, noise, problem):
     assert spread.max() < 1.05
 
 
-def test_dula_has_one(problem):
-    network = GaussianNetwork.of(problem, GRAPHS["path"])
+def test_dula_has_one(networks):
+    network = networks["path"]
     law = ExactLaw(network, cs.dula(0.002, 0.2))
     settled = law.positions(law.stationary()).mean.reshape(5, 2)
     assert np.abs((settled - network.posterior.mean) / np.sqrt(np.diag(network.posterior.covariance))).max() > 0.3
@@ -167,13 +171,34 @@ def test_one_exchange_is_stable_on_sparse_graphs(graph, make):
 
 
 @pytest.mark.parametrize(("sampler", "level"), [
-    (cs.kinetic(0.9, 2, whitening="none"), "error"), (cs.kinetic(0.5, 2, whitening="none"), "warning"),
-    (cs.kinetic(0.1, 2, whitening="none"), "ok"), (cs.langevin(0.3, 2, whitening="none"), "error"),
-    (cs.langevin(0.01, 2, whitening="none"), "ok"),
+    (cs.kinetic(0.36, 2, whitening="none"), "error"), (cs.kinetic(0.34, 2, whitening="none"), "ok"),
+    (cs.kinetic(0.36, whitening="none"), "error"), (cs.kinetic(0.34, whitening="none"), "ok"),
+    (cs.langevin(0.064, 2, whitening="none"), "error"), (cs.langevin(0.05, 2, whitening="none"), "ok"),
+    (cs.kinetic(2.01), "error"), (cs.kinetic(1.9), "ok"), (cs.kinetic(300.0), "error"),
+    (cs.kinetic(3.0, 2), "error"), (cs.kinetic(0.45, 2), "ok"), (cs.langevin(5.0, 3), "error"),
 ])  # fmt: skip
 def test_unstable_step_sizes_are_refused(sampler, level):
+    """With `n L = 32` BAOAB's limit `2/sqrt(n L)` is 0.354, Langevin's `2/(n L)` 0.0625; whitened both are 2."""
     found = {finding.topic: finding.level for finding in sampler.findings(cs.graphs.ring(4), 100, 8.0)}
     assert found == {"mixing": "ok", "step size": level}
+
+
+@pytest.mark.parametrize("make", [cs.kinetic, cs.langevin])
+def test_what_is_refused_has_no_stationary_law(make):
+    """Agents that are alike have the spectral radius of the patterns: just below 1 they settle, just above not."""
+    graph = cs.graphs.star(4)
+    network = GaussianNetwork.of(regression([5] * 4, identical_rows=True, num_features=1), graph)
+    curvature = float(network.precisions.max())
+    levels = []
+    for step_size in np.geomspace(0.5, 50, 6) * make(0.1).step_for(4 * curvature):
+        sampler = make(float(step_size), 2, whitening="none")
+        levels.append({one.topic: one.level for one in sampler.findings(graph, 100, curvature)}["step size"])
+        if levels[-1] == "error":
+            with pytest.raises(cs.ConsilienceError, match="spectral radius"):
+                ExactLaw(network, sampler).stationary()
+        else:
+            ExactLaw(network, sampler).stationary()
+    assert {"ok", "error"} == set(levels)
 
 
 def test_numbers_decide_whether_it_tunes_itself():

@@ -4,8 +4,10 @@
 matrices are compared here with matrices that share no code with them.
 """
 
+import functools
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import pytest
 
@@ -98,6 +100,7 @@ def moments(step, size, num_steps=STEPS):
     return mean[:size], covariance[:size, :size]
 
 
+@functools.cache
 def network_on(graph):
     """Agents with unequal shards, each about a centre of its own."""
     return GaussianNetwork.of(regression(SIZES[: graph.num_agents], noise_variance=4.0), graph)
@@ -108,8 +111,12 @@ def sampler_of(kind, exchanges, noise):
 
 
 def by_linearising(network, sampler):
-    """What `ExactLaw` makes of a sampler's step, whose numbers are the same in every step."""
-    return moments(Affine(*ExactLaw(network, sampler).step(0)[:3]), network.linear.size)
+    """What `ExactLaw` makes of a sampler's step, whose numbers are the same in every step.
+
+    Without a program for each law: that takes longer to compile than its step takes to make.
+    """
+    with jax.disable_jit():
+        return moments(Affine(*ExactLaw(network, sampler).step(0)[:3]), network.linear.size)
 
 
 def difference(found, formulas):
@@ -118,7 +125,7 @@ def difference(found, formulas):
 
 
 @pytest.mark.parametrize(("graph", "kind", "exchanges", "noise"), [
-    pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow(reason="a program for each of many laws")])
+    pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow(reason="many laws")])
     for graph in GRAPHS for kind in MADE for exchanges in (1, 2, 5) for noise in ("own", "common")
     for case in [(graph, kind, exchanges, noise)]
 ])  # fmt: skip

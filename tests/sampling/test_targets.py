@@ -4,7 +4,9 @@ import pytest
 
 import consilience as cs
 from consilience.errors import PlanError
+from consilience.planning.checks import check
 from consilience.sampling.targets import Wishes, main_plan, plans_for
+from tests.gaussian import regression
 
 SHARED, OWN = "tests.sampling.test_targets:shared", "tests.sampling.test_targets:own"
 NUTS = cs.Plan(problem="gmm", graph=cs.graphs.ring(5), sampler=cs.nuts(), num_draws=50, seed=3)
@@ -17,6 +19,10 @@ def shared(num_agents, agent):
     if agent == 0:
         raise FileNotFoundError("rows of another site")
     return cs.models.linear_regression([([[1.0], [2.0]], [1.0, 2.0])])
+
+
+def together(num_agents):
+    return regression([5 + 7 * agent for agent in range(num_agents)])
 
 
 def own(num_agents):
@@ -38,6 +44,9 @@ def resolved(target, **wishes):
         (SHARED, {"entries": {"num_draws": 100, "masked": False, "summation": "flood"}}, "nuts"),
         (SHARED, {"numbers": {"target_acceptance": 0.9}}, "nuts"),
         (SHARED, {"num_steps": 100, "numbers": {"step_size": 1e-3}}, "dula"),
+        (SHARED, {"entries": {"batch_size": 1}}, "kinetic"),
+        (SHARED, {"entries": {"dtype": "float32", "num_draws": 9}}, "kinetic"),
+        (SHARED, {"numbers": {"exchanges": 2}}, "kinetic"),
         ("gmm", {}, "dula"),
         ("gmm", {"sampler": "nuts"}, "nuts"),
     ],
@@ -47,7 +56,32 @@ def test_the_sampler_follows_from_what_is_said(target, wishes, kind):
     assert (plan.sampler.kind, plan.graph.name, plan.num_agents) == (kind, "ring", 3)
     for name, value in {**wishes.get("entries", {}), **wishes.get("numbers", {})}.items():
         assert getattr(plan, name, None) == value or name in type(plan.sampler).model_fields
-    assert plan.stops_itself == (kind != "dula" and "entries" not in wishes)
+    assert plan.stops_itself == (kind != "dula" and "num_draws" not in wishes.get("entries", {}))
+
+
+def test_a_large_model_of_ones_own_is_sampled_by_gossip_and_that_is_said(monkeypatch):
+    monkeypatch.setattr("consilience.planning.defaults.MOST_SHARED", 0)
+    found = main_plan(SHARED, Wishes(num_agents=3))
+    assert found.plan.sampler == cs.kinetic()
+    assert any("as the model is large" in reason for reason in found.reasons)
+
+
+def test_auto_chooses_numbers_for_the_sampler_of_a_plan_file(tmp_path):
+    """A real warm-up, for `sghmc`: never another sampler, and all that is not its numbers stays."""
+    plan = cs.Plan(
+        problem=f"{__name__}:together", graph=cs.graphs.path(3), sampler=cs.sghmc(0.5, 0.1, friction=9.0),
+        num_steps=500, num_chains=7, seed=3,
+    )  # fmt: skip
+    (tmp_path / "own.toml").write_text(plan.to_toml())
+    found = main_plan(str(tmp_path / "own.toml"), Wishes(auto=True, allow=[__name__]))
+    assert found.plan.sampler.kind == "sghmc"
+    assert found.plan.sampler.friction != 9.0
+    assert found.plan.replace(sampler=plan.sampler) == plan
+    assert any("step" in reason for reason in found.reasons)
+    assert all(finding.level != "error" for finding in check(found.plan, together(3)))
+    assert any(
+        finding.level == "error" for finding in check(plan, together(3))
+    )  # the control: the file's own numbers
 
 
 def test_one_agents_rows_decide_and_no_others_are_loaded():
@@ -90,7 +124,7 @@ def test_repetitions_have_as_many_steps_with_a_sampler_that_warms_up():
     assert main_plan("a9a", Wishes(num_agents=10, sampler="kinetic", entries={"max_draws": 500})).plan.stops_itself
 
 
-@pytest.mark.parametrize("kind", ["kinetic", "langevin", "nuts"])
+@pytest.mark.parametrize("kind", ["kinetic", "langevin", "nuts", "hmc"])
 def test_auto_never_swaps_a_sampler_that_warms_up_by_itself(kind, tmp_path):
     found = main_plan(SHARED, Wishes(num_agents=3, sampler=kind, auto=True))
     assert (found.plan.sampler.kind, found.plan.sampler.tunes_itself, found.reasons) == (kind, True, ())

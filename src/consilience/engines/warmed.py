@@ -18,7 +18,7 @@ import numpy as np
 
 from consilience.engines.base import Gossiping, Segment, StateForm, Storage, Team
 from consilience.engines.program import Stored
-from consilience.errors import CheckpointError, PlanError, SamplingWarning
+from consilience.errors import CheckpointError, PlanError, SamplingWarning, UnstableError
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys, normals
 from consilience.kernel.tuning import Tuning
@@ -27,6 +27,7 @@ from consilience.problems import Problem
 from consilience.warmup.adoption import common
 from consilience.warmup.found import described, heating_warnings
 from consilience.warmup.network import Network
+from consilience.warmup.prediction import heated, left_out
 from consilience.warmup.stages import SETTLING_STEPS, Stage, WarmUp
 from consilience.warmup.windows import Moments
 
@@ -48,6 +49,9 @@ class Walker(Protocol):
 
     def data_digest(self) -> str:
         """Of all data that the team holds."""
+
+    def largest_curvature(self) -> float | None:
+        """The largest curvature of an agent's potential where the agents start."""
 
     def initial_state(self) -> Any:
         """A state of the right shapes."""
@@ -106,9 +110,9 @@ class WarmedStepper(Gossiping):
         """Of all data that the team holds."""
         return self.walker.data_digest()
 
-    def largest_curvature(self) -> None:
-        """Nobody needs it: the warm-up finds it."""
-        return None
+    def largest_curvature(self) -> float | None:
+        """Where the agents start, if a step size was given for the model's own coordinates."""
+        return self.walker.largest_curvature() if self.plan.sampler.feels_curvature else None
 
     def initial_state(self) -> Warmed:
         """Before the start, which needs the network and is part of the first segment."""
@@ -204,7 +208,13 @@ class WarmedStepper(Gossiping):
     def found(self, state: Warmed) -> dict[str, Any]:
         """What the warm-up found, and what errors it leaves."""
         found = self.found_so_far(state)
-        return {**found, "predicted": self.warmup.predicted(state.tuning)} if state.stage.is_done else found
+        if not state.stage.is_done:
+            return found
+        try:
+            predicted = heated(self.warmup.predicted(state.tuning), found.get("heating"))
+        except UnstableError as error:  # of the expansion: the draws are there, and show what they do
+            predicted = left_out(str(error))
+        return {**found, "predicted": predicted}
 
     def found_so_far(self, state: Warmed) -> dict[str, Any]:
         """What the warm-up found until now."""

@@ -24,7 +24,7 @@ def check(plan: Plan, problem: Problem | None = None, curvature: float | None = 
     >>> [finding.topic for finding in check(plan) if finding.level == "error"]
     ['consensus step']
     """
-    if curvature is None and problem is not None and not plan.sampler.tunes_itself:
+    if curvature is None and problem is not None and plan.sampler.feels_curvature:
         from consilience.kernel.curvature import largest_curvature
 
         curvature = largest_curvature(problem, plan.seed, plan.dtype)

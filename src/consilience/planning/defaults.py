@@ -1,8 +1,8 @@
-"""The plan where nobody says anything: a sampler in unison, four chains, until it has converged.
+"""The plan where nobody says anything: a sampler that tunes itself, until it has converged.
 
-NUTS if all parameters are shared, HMC if some are private; both need every agent to hold all shared parameters of all
-chains, and a sum of that many numbers over the network for each leapfrog step. So the rule: up to 2,000 shared
-parameters. Larger models need a sampler by gossip, which is to be named: `kinetic` needs no numbers either.
+Up to 2,000 shared parameters in unison: NUTS if all parameters are shared, HMC if some are private. Both need every
+agent to hold all shared parameters of all chains, and a sum of that many numbers over the network for each leapfrog
+step. Larger models are sampled by gossip, with `kinetic`, which needs no numbers either.
 """
 
 from __future__ import annotations
@@ -10,25 +10,21 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from consilience.errors import PlanError
 from consilience.graphs import Graph
 from consilience.kernel.parameters import Parameters
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.samplers import Unison, hmc, nuts
+from consilience.samplers import Sampler, hmc, kinetic, nuts
 
 MOST_SHARED = 2000
 
 
-def default_sampler(problem: Problem) -> Unison:
-    """The sampler in unison for a problem that is small enough."""
+def default_sampler(problem: Problem) -> Sampler:
+    """In unison for a problem that is small enough, by gossip for a larger one."""
     with jax.enable_x64(True):
         count = Parameters.of(problem, np.float64).num_shared
     if count > MOST_SHARED:
-        raise PlanError(
-            f"the model has {count:,} shared parameters: up to {MOST_SHARED:,} are sampled in unison without being "
-            "told how; for this one name a sampler by gossip, cs.kinetic() in a Plan or --sampler kinetic"
-        )
+        return kinetic()
     return hmc() if problem.private else nuts()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from consilience.errors import UnstableError
 from consilience.kernel.parameters import Parameters, initial_positions
 from consilience.kernel.randomness import Purpose, agent_keys
 from consilience.plans import Plan
@@ -23,6 +24,7 @@ from consilience.warmup.stages import WarmUp
 
 _MUCH = 0.1  # posterior deviations of a mean, or share of a variance
 _LITTLE = 1e-3
+_REMEDY = "leave step_size and exchanges to the warm-up"
 
 
 def errors_left(plan: Plan, problem: Problem | None) -> list[Finding]:
@@ -36,9 +38,13 @@ def errors_left(plan: Plan, problem: Problem | None) -> list[Finding]:
     """
     if not isinstance(plan.sampler, Corrected) or plan.num_agents == 1:
         return []
-    found = left_out(f"{NOT_AT_NODES}; the plan names no problem with all data") if problem is None else (
-        foreseen(plan, problem)
-    )  # fmt: skip
+    try:
+        found = left_out(f"{NOT_AT_NODES}; the plan names no problem with all data") if problem is None else (
+            foreseen(plan, problem)
+        )  # fmt: skip
+    except UnstableError as error:
+        message = f"draws would leave every bound, by the exact law of a normal posterior: {error}"
+        return [Finding("error", "errors left", message, _REMEDY)]
     if "left_out" in found:
         return [Finding("ok", "errors left", f"not known before it runs: {found['left_out']}")]
     mean, wide = max(found["mean_error"]), max(found["variance_error"], key=abs)
@@ -49,7 +55,7 @@ def errors_left(plan: Plan, problem: Problem | None) -> list[Finding]:
         f"exchanges in a step {found['exchanges']})"
     )
     if max(mean, abs(wide)) > _MUCH:
-        return [Finding("warning", "errors left", message, "leave step_size and exchanges to the warm-up")]
+        return [Finding("warning", "errors left", message, _REMEDY)]
     return [Finding("ok", "errors left", message)]
 
 

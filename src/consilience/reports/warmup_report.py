@@ -112,7 +112,7 @@ def prediction_section(run: RunDirectory) -> list[Section]:
         "posterior with every agent's own curvature says what errors stay, however long it runs: of each agent its "
         "worst parameter. Draws cannot show an error that all agents share, but how agents differ from the network's "
         "average; beside the prediction of the same, that tells whether the normal posterior is a fair stand-in. "
-        "Noise of minibatches is not in it."
+        "With minibatches variances are those times the temperature that their noise makes."
     )
     columns = {
         "": "agent",
@@ -160,13 +160,20 @@ def warmup_section(run: RunDirectory) -> list[Section]:
     }
     rows = [{"what": what, "value": shown(value)} for what, value in facts.items() if value not in (None, "")]
     text = (
-        "Found by the warm-up, from sums over the network and windows of the sampler's own steps; nothing was set by "
-        "hand. The figure shows each window in its own coordinates: the eigenvalues of the draws' covariance, which "
+        f"Found by the warm-up, from sums over the network and windows of the sampler's own steps; {_by_hand(run)}. "
+        "The figure shows each window in its own coordinates: the eigenvalues of the draws' covariance, which "
         "should come to 1, and by how many standard deviations the mean moved."
     )
     return [
         Section("The warm-up", text, {"warmup": windows(found)}, tables.rows(rows, {"": "what", "value": "value"}))
     ]
+
+
+def _by_hand(run: RunDirectory) -> str:
+    """Which of the numbers were given."""
+    usual = {"step_size": None, "exchanges": None, "whitening": "found"}
+    given = [name for name, value in usual.items() if getattr(run.plan.sampler, name, value) != value]
+    return f"{', '.join(given)} given by hand" if given else "nothing was set by hand"
 
 
 def windows(found: Mapping[str, Any]) -> Figure:

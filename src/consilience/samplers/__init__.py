@@ -1,6 +1,7 @@
 """Decentralized samplers, one algorithm per file, behind one contract (`base.py`)."""
 
 from consilience.samplers.base import Finding, Gossip, Leaf, Option, Sampler, SpeaksFirst, SpeaksLast, Suggestion
+from consilience.samplers.coordinates import Coordinates
 from consilience.samplers.corrected import Corrected
 from consilience.samplers.dula import DULA, dula
 from consilience.samplers.hmc import HMC, hmc
@@ -37,6 +38,7 @@ __all__ = [
     "NUTS",
     "SAMPLERS",
     "SGHMC",
+    "Coordinates",
     "Corrected",
     "CorrectedLangevin",
     "Finding",

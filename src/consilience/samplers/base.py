@@ -129,6 +129,11 @@ class Sampler(Record, ABC):
         """Whether it finds its numbers itself, and a plan counts draws; or has them, and a plan counts steps."""
         return self.tunes_by_default
 
+    @property
+    def feels_curvature(self) -> bool:
+        """Whether its step size is given, and stable or not by the curvature where the agents start."""
+        return not self.tunes_itself
+
     @abstractmethod
     def findings(self, graph: Graph, num_steps: int, curvature: float | None) -> list[Finding]:
         """What can be said of it on a graph before it runs.

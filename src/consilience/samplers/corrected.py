@@ -6,7 +6,7 @@ Message and mixing come after gradient and noise.
 
 Both are written for coordinates `u` in which the posterior is about standard normal: `w = m + S u` with `m` and `S`
 known to all (`kernel/whitening.py`). A warm-up finds them, and the step size and the number of exchanges with them;
-or the numbers are given by hand, in the model's own coordinates (`whitening = "none"`).
+or numbers are given by hand, coordinates too, or for the model's own (`whitening = "none"`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from consilience.errors import PlanError
 from consilience.graphs import Graph
 from consilience.samplers.arrays import tree_map
 from consilience.samplers.base import Defaults, Finding, Option, SpeaksLast, Suggestion
+from consilience.samplers.coordinates import Coordinates
 from consilience.samplers.landscape import Landscape
 from consilience.samplers.mixing import MOST_NEGATIVE, Mixing, chebyshev, contraction, exchanges_for
 
@@ -53,15 +54,29 @@ class Corrected(SpeaksLast):
     """`K`, exchanges with neighbours in a step; without it the warm-up finds it."""
     noise: Literal["own", "common"] = "own"
     """Whether every agent has noise of its own, or all have the same."""
-    whitening: Literal["found", "none"] = "found"
-    """Whether the warm-up finds coordinates, or those of the model are taken."""
+    whitening: Literal["found", "none"] | Coordinates = "found"
+    """Whether the warm-up finds coordinates, or those of the model are taken; or what they are."""
     control_variates: bool = True
     """Whether gradients of minibatches have the noise taken out that they have where the warm-up has been."""
+
+    @field_validator("whitening", mode="before")
+    @classmethod
+    def _coordinates(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return Coordinates(**value)
+        if isinstance(value, Coordinates) or value in ("found", "none"):
+            return value
+        raise PlanError(f'"found", "none", or coordinates by hand, a table of centre and scale; got {value!r:.40}')
 
     @property
     def tunes_itself(self) -> bool:
         """Unless all numbers are given, for the model's own coordinates."""
-        return self.whitening == "found" or self.step_size is None or self.exchanges is None
+        return self.whitening != "none" or self.step_size is None or self.exchanges is None
+
+    @property
+    def feels_curvature(self) -> bool:
+        """If it was given for the model's own coordinates."""
+        return self.step_size is not None and self.whitening == "none"
 
     @property
     def has_common_noise(self) -> bool:
@@ -142,8 +157,11 @@ class Corrected(SpeaksLast):
         found = [self._mixing_finding(graph)]
         if self.step_size is None:
             found.append(Finding("ok", "step size", "found by the warm-up, from sums over the network"))
-        elif self.exchanges is not None and curvature is not None and not self.tunes_itself:
-            found.append(self._step_finding(graph, curvature))
+        elif self.whitening != "none":
+            found.append(self._step_finding(graph, 1.0, "n L ≈ 1 in whitened coordinates"))
+        elif curvature is not None:
+            most = graph.num_agents * curvature
+            found.append(self._step_finding(graph, most, f"n L ≈ {most:.4g} where the agents start"))
         return found
 
     def _patterns(self, graph: Graph) -> np.ndarray:
@@ -172,22 +190,16 @@ class Corrected(SpeaksLast):
             )  # fmt: skip
         return Finding("ok", "mixing", f"stable ({shown}; spectral radius {radius:.3g})")
 
-    def _step_finding(self, graph: Graph, curvature: float) -> Finding:
-        n, step = graph.num_agents, float(self._given_step())
-        shown = f"step {step:.3g}, L ≈ {curvature:.4g} where the agents start"
-        least = self.radius(1.0, curvature)
-        if least >= 1:
+    def _step_finding(self, graph: Graph, curvature: float, known: str) -> Finding:
+        """Refuse a step that is unstable if the potential of every agent has that curvature `n ∇²U_i`."""
+        radius = max(self.radius(float(q), curvature) for q in (1.0, *self._patterns(graph)))
+        shown = f"step {float(self._given_step()):.3g}, {known}; spectral radius {radius:.4g}"
+        if radius >= 1:
             return Finding(
-                "error", "step size", f"the step size is unstable ({shown}; spectral radius {least:.4g})",
-                f"take {self.step_for(n * curvature):.2g}, or leave it to the warm-up",
+                "error", "step size", f"the step size is unstable ({shown})",
+                f"take {self.step_for(curvature):.2g}, or leave it to the warm-up",
             )  # fmt: skip
-        most = max(self.radius(float(q), n * curvature) for q in (1.0, *self._patterns(graph)))
-        if most >= 1:
-            return Finding(
-                "warning", "step size", f"the step size may be unstable ({shown}; spectral radius up to {most:.4g})",
-                f"{self.step_for(n * curvature):.2g} is stable",
-            )  # fmt: skip
-        return Finding("ok", "step size", f"stable against the estimated curvature ({shown}; radius {most:.4g})")
+        return Finding("ok", "step size", f"stable against the estimated curvature ({shown})")
 
     def weights(self, steps: np.ndarray) -> np.ndarray:
         """All draws count the same: the step size does not change."""

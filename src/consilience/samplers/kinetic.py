@@ -23,6 +23,7 @@ from pydantic import Field
 
 from consilience.samplers.arrays import exponential, square_root, tree_map
 from consilience.samplers.base import Defaults, Leaf, Option
+from consilience.samplers.coordinates import Coordinates
 from consilience.samplers.corrected import Corrected
 
 _STIFFNESS = 0.45  # h sqrt(Λ); 2 is where BAOAB becomes unstable
@@ -112,13 +113,18 @@ class Kinetic(Corrected):
         return step_size / 4
 
     def heating(self, step_size: float, noise: float) -> float:
-        """`1 + c² h² σ²/(1 − c²)`.
+        """`1 + h² σ² coth(γh/2)/(4 − h²)`, which for small steps is `1 + c² h² σ²/(1 − c²)`.
+
+        The gradient's noise enters before friction, and positions move with the momenta before and after it.
 
         >>> round(kinetic().heating(0.45, 0.21), 3)
-        1.029
+        1.051
         """
-        kept = np.exp(-2 * self.friction * step_size)
-        return float(1 + kept * step_size**2 * noise / (1 - kept))
+        if noise == 0:
+            return 1.0
+        if step_size >= 2:  # where BAOAB becomes unstable
+            return float("inf")
+        return float(1 + step_size**2 * noise / np.tanh(self.friction * step_size / 2) / (4 - step_size**2))
 
     def pattern_step(self, q: float, curvature: float, step_size: float) -> np.ndarray:
         """Of `(u, v, s)`."""
@@ -141,7 +147,7 @@ def kinetic(
     friction: float = 1.0,
     temperature: float = 1.0,
     noise: Literal["own", "common"] = "own",
-    whitening: Literal["found", "none"] = "found",
+    whitening: Literal["found", "none"] | Coordinates | Mapping[str, Any] = "found",
     control_variates: bool = True,
 ) -> Kinetic:
     """Corrected kinetic Langevin sampling; with nothing said, a warm-up finds all numbers.
@@ -153,6 +159,7 @@ def kinetic(
         temperature: `T`, which multiplies the noise variance.
         noise: each agent its own, or one for all.
         whitening: `"none"` takes the model's own coordinates; with step size and exchanges given there is no warm-up.
+            Or the coordinates by hand, `{"centre": …, "scale": …}`; the warm-up then keeps to them.
         control_variates: with minibatches, whether their noise at the warm-up's mean is taken out.
 
     >>> kinetic().tunes_itself, kinetic(0.1, 2, whitening="none").tunes_itself

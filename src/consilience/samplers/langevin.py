@@ -11,12 +11,14 @@ at one place, with `s_i = −α G_i`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from consilience.samplers.arrays import square_root, tree_map
 from consilience.samplers.base import Defaults, Leaf
+from consilience.samplers.coordinates import Coordinates
 from consilience.samplers.corrected import Corrected
 
 _STIFFNESS = 0.05  # α Λ: half of it is about how much too wide the draws are
@@ -108,7 +110,7 @@ def langevin(
     *,
     temperature: float = 1.0,
     noise: Literal["own", "common"] = "own",
-    whitening: Literal["found", "none"] = "found",
+    whitening: Literal["found", "none"] | Coordinates | Mapping[str, Any] = "found",
     control_variates: bool = True,
 ) -> CorrectedLangevin:
     """Corrected overdamped Langevin sampling; with nothing said, a warm-up finds all numbers.
@@ -119,6 +121,7 @@ def langevin(
         temperature: `T`, which multiplies the noise variance.
         noise: each agent its own, or one for all.
         whitening: `"none"` takes the model's own coordinates; with step size and exchanges given there is no warm-up.
+            Or the coordinates by hand, `{"centre": …, "scale": …}`; the warm-up then keeps to them.
         control_variates: with minibatches, whether their noise at the warm-up's mean is taken out.
 
     >>> langevin(0.01, 2).method(5)

@@ -1,7 +1,8 @@
 """What the command line can run: an experiment, a plan file, a study, or a problem in a module; all become plans.
 
 An experiment and a plan file have their own sampler. A problem in a module or a study gets the one that is chosen
-where nobody says anything, unless steps or step sizes are said, which means D-ULA.
+where nobody says anything, unless steps or step sizes are said, which means D-ULA, or minibatches, which means
+kinetic.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from consilience.studies import Study, fill_from_files, is_study
 _ANY_STEPS = 1000
 _FEW_SITES = 3
 _CAREFUL_ACCEPTANCE = 0.95
+_LARGE = "by gossip, as the model is large: in unison (--sampler nuts, hmc) each gradient is summed over the network"
 _NOTHING_KNOWN = Landscape(1.0, 1.0, "made up")
 
 
@@ -129,7 +131,7 @@ def _from_study(path: str, wishes: Wishes, only_weighed: bool, before_suggesting
         study, found = fill_from_files(study, wishes.data)
     elif study.unfilled and (wishes.auto or only_weighed):
         raise PlanError(f"{path} leaves {', '.join(study.unfilled)} to the sites: give their files with --data")
-    elif study.unfilled and wishes.sampler is None and not wishes.count_steps:  # its model is not known yet
+    elif study.unfilled and wishes.implied is None:  # its model is not known yet
         wishes = dataclasses.replace(wishes, sampler="hmc" if study.parsed.site_terms else "nuts")
     wishes = _careful(study, wishes)
     graph = _graph(wishes.graph or ("complete" if count <= _FEW_SITES else "ring"), count)
@@ -140,7 +142,7 @@ def _from_study(path: str, wishes: Wishes, only_weighed: bool, before_suggesting
 
 def _careful(study: Study, wishes: Wishes) -> Wishes:
     """Smaller steps for effects of sites: few sites leave their spread open, and large steps diverge there."""
-    says = wishes.count_steps or wishes.sampler not in (None, "hmc") or "target_acceptance" in wishes.numbers
+    says = wishes.implied not in (None, "hmc") or "target_acceptance" in wishes.numbers
     if study.parsed.site_terms is None or says:
         return wishes
     return dataclasses.replace(wishes, numbers={**wishes.numbers, "target_acceptance": _CAREFUL_ACCEPTANCE})
@@ -157,7 +159,7 @@ class _Own(NamedTuple):
 def _own_plan(
     own: _Own, graph: Graph, wishes: Wishes, only_weighed: bool, before_suggesting: Callable[[], None]
 ) -> Resolved:
-    kind = wishes.sampler or (DEFAULT_SAMPLER if wishes.count_steps or only_weighed else None)
+    kind = wishes.sampler or (DEFAULT_SAMPLER if only_weighed else wishes.implied)
     if kind is None:
         return _by_default(own, graph, wishes)
     wishes.require_fitting(kind)
@@ -185,7 +187,8 @@ def _by_default(own: _Own, graph: Graph, wishes: Wishes) -> Resolved:
     from consilience.planning.defaults import default_sampler
 
     sampler = _with_numbers(default_sampler(own.model()), wishes.numbers)
-    return Resolved(Plan(**own.entry, graph=graph, sampler=sampler, **wishes.entries))
+    plan = Plan(**own.entry, graph=graph, sampler=sampler, **wishes.entries)
+    return Resolved(plan, () if plan.is_unison else (_LARGE,))
 
 
 def _seen_here(reference: str, num_agents: int) -> Problem:

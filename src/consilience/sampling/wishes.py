@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from consilience.errors import PlanError
-from consilience.samplers import SAMPLERS, Sampler, Unison
+from consilience.samplers import DEFAULT_SAMPLER, SAMPLERS, Sampler, Unison
 
 _OF_DRAWS = {
     "num_draws": "--draws", "num_warmup": "--warmup", "max_draws": "--max-draws", "masked": "--unmasked",
@@ -24,6 +24,7 @@ SELF_TUNING = tuple(kind for kind, sampler in SAMPLERS.items() if sampler.tunes_
 """The samplers that count draws."""
 IN_UNISON = tuple(kind for kind, sampler in SAMPLERS.items() if issubclass(sampler, Unison))
 """Those of them whose agents walk the same chains."""
+_BY_GOSSIP = "kinetic"
 COUNTING = tuple(kind for kind in SAMPLERS if kind not in SELF_TUNING)
 """The samplers that count steps."""
 
@@ -65,20 +66,28 @@ class Wishes:
         return tuple(dict.fromkeys(one for one in named if one)) or ("ring",)
 
     @property
-    def count_steps(self) -> bool:
-        """Whether something is said that only samplers with given step sizes take.
+    def implied(self) -> str | None:
+        """The sampler that is named, or that what is said is for; `None` where nothing tells.
 
-        >>> Wishes(num_steps=100).count_steps, Wishes(entries={"num_draws": 100}).count_steps
-        (True, False)
+        Who counts steps or says a step size means the paper's algorithm, and who says what only samplers by gossip
+        take otherwise the one of them that needs no numbers.
+
+        >>> [Wishes(num_steps=9).implied, Wishes(entries={"batch_size": 8}).implied, Wishes(sampler="hmc").implied]
+        ['dula', 'kinetic', 'hmc']
         """
-        taken = {name for kind in IN_UNISON for name in SAMPLERS[kind].options}
-        return (
-            self.num_steps is not None
-            or self.auto
-            or any(name in self.entries for name in _OF_GOSSIP)
+        if self.sampler is not None:
+            return self.sampler
+        if self.num_steps is not None or self.auto or "burn_in" in self.entries:
+            return DEFAULT_SAMPLER
+        if {"step_size", "consensus"} & set(self.numbers):
+            return DEFAULT_SAMPLER
+        in_unison = {name for kind in IN_UNISON for name in SAMPLERS[kind].options}
+        by_gossip = (
+            any(name in self.entries for name in _OF_GOSSIP)
             or self.entries.get("dtype") == "float32"
-            or any(name not in taken for name in self.numbers)
+            or any(name not in in_unison for name in self.numbers)
         )
+        return _BY_GOSSIP if by_gossip else None
 
     @property
     def counts_draws(self) -> bool:

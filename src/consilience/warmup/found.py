@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from consilience.kernel.tuning import Tuning
-from consilience.kernel.whitening import Dense
+from consilience.kernel.whitening import Dense, Whitening
 from consilience.samplers import Corrected
 from consilience.samplers.corrected import MOST_HEATING
 from consilience.warmup.stages import RECORD, Stage
@@ -40,6 +40,7 @@ def described(sampler: Corrected, tuning: Tuning, stage: Stage) -> dict[str, Any
         "whitening": "dense" if isinstance(whitening, Dense) else "diagonal",
         "centre": np.asarray(whitening.mean).tolist() if len(scales) <= _MOST_SHOWN else [],
         "scales": scales.tolist() if len(scales) <= _MOST_SHOWN else [],
+        **_matrix(whitening),
         "condition": condition,
         "settled": bool(stage.is_settled),
         **_noise(sampler, tuning, stage),
@@ -48,6 +49,13 @@ def described(sampler: Corrected, tuning: Tuning, stage: Stage) -> dict[str, Any
         "sums": int(stage.sums),
         "gradients": int(stage.gradients),
     }
+
+
+def _matrix(whitening: Whitening) -> dict[str, Any]:
+    """The whole matrix of a small model: with it another run can begin in these coordinates."""
+    if not isinstance(whitening, Dense) or np.size(whitening.root) > _MOST_SHOWN:
+        return {}
+    return {"root": np.asarray(whitening.root).tolist()}
 
 
 def _noise(sampler: Corrected, tuning: Tuning, stage: Stage) -> dict[str, Any]:

@@ -6,7 +6,7 @@ At the warm-up's mean `m` every agent's potential is replaced by its second-orde
 
 and the exact law (`theory/affine.py`) of the sampler with the numbers found says where each agent's draws settle,
 beside the normal law that the expansions add up to. It knows step size, exchanges and how unlike the agents are; it
-does not know the noise of minibatches, nor that a posterior is not normal.
+does not know that a posterior is not normal. The noise of minibatches comes on top, as the temperature that it makes.
 
 It takes every agent's own Hessian, which is more than the sums that agents tell each other. So it is made where all
 agents are in one process, and left out where they are not.
@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from consilience.errors import UnstableError
 from consilience.graphs import Graph
 from consilience.kernel.tuning import Tuning
 from consilience.kernel.whitening import Dense
@@ -37,7 +36,7 @@ def predicted(sampler: Corrected, graph: Graph, tuning: Tuning, here: Derivative
 
     `mean_error` is in posterior deviations and `variance_error` a share, for each agent its worst parameter; so is
     `excess`, of its variance over that of the network's average, which a run can measure. A variance of the average
-    is the posterior's but for the step size.
+    is the posterior's but for the step size. Numbers for which no law is stationary are an `UnstableError`.
     """
     whitening, n = tuning.whitening, graph.num_agents
     assert isinstance(whitening, Dense)
@@ -47,10 +46,7 @@ def predicted(sampler: Corrected, graph: Graph, tuning: Tuning, here: Derivative
         return left_out("the posterior is not log-concave at the warm-up's mean")
     numbers = float(tuning.step_size), int(tuning.exchanges), sampler.temperature
     law = ExactLaw(network, sampler.tuned(*numbers))
-    try:
-        there = law.positions(law.stationary())
-    except UnstableError:
-        return left_out("the expansion at the warm-up's mean has no stationary law")
+    there = law.positions(law.stationary())
     target, average = network.posterior, network.average(there)
     blocks = there.covariance.reshape(n, d, n, d)[np.arange(n), :, np.arange(n)]
     known, together = _variances(root, target.covariance), _variances(root, average.covariance)
@@ -61,6 +57,17 @@ def predicted(sampler: Corrected, graph: Graph, tuning: Tuning, here: Derivative
         "variance_error": _worst(own / known - 1),
         "excess": _worst(own / together - 1),
     }
+
+
+def heated(found: dict[str, Any], heating: float | None) -> dict[str, Any]:
+    """The same with the noise of minibatches, which multiplies every agent's variances by a temperature.
+
+    >>> [round(one, 3) for one in heated({"variance_error": [0.02]}, 1.05)["variance_error"]]
+    [0.071]
+    """
+    if heating is None or "left_out" in found:
+        return found
+    return {**found, "variance_error": [float((1 + one) * heating - 1) for one in found["variance_error"]]}
 
 
 def left_out(reason: str) -> dict[str, Any]:

@@ -23,10 +23,11 @@ from consilience.kernel.variates import Anchor
 from consilience.kernel.whitening import Dense, Diagonal, Whitening, identity
 from consilience.plans import Plan
 from consilience.problems import Problem
-from consilience.samplers import Corrected
+from consilience.samplers import Coordinates, Corrected
 from consilience.samplers.corrected import MOST_HEATING
 from consilience.warmup.curvature import Curvature, curvature
 from consilience.warmup.derivatives import LocalPotentials
+from consilience.warmup.given import in_coordinates
 from consilience.warmup.large import LargePotentials, large_curvature
 from consilience.warmup.network import Network
 from consilience.warmup.newton import newton
@@ -99,7 +100,8 @@ class WarmUp:
         self.parameters, self.num_shared = parameters, parameters.num_shared
         self.budget = plan.burn_in - SETTLING_STEPS
         here = len(network.agents)
-        self.blank: Whitening = identity(self.num_shared, here, parameters.size - self.num_shared)
+        plain = identity(self.num_shared, here, parameters.size - self.num_shared)
+        self.blank = in_coordinates(plan.sampler.whitening, plain)
 
     # --- before the first window -------------------------------------------------------------------------------
 
@@ -129,6 +131,8 @@ class WarmUp:
         if isinstance(whitening, Dense) and approximated:
             whitening, places = self._laplace(start[0])
             positions = SPREAD * spread
+        elif isinstance(self.sampler.whitening, Coordinates):
+            positions, places = SPREAD * spread, np.asarray(whitening.position(0 * start[:1]), np.float64)
         known = self.curvature_at(whitening, places)
         anchor = self._anchor(places[0])
         if isinstance(whitening, Dense) and approximated:
@@ -150,8 +154,9 @@ class WarmUp:
             start: `(agents here, size)` where the model starts, the same at all agents.
         """
         whitening, places = self._laplace(start)
-        if self.sampler.whitening == "none":
-            whitening = whitening._replace(root=np.eye(self.num_shared))
+        if self.sampler.whitening != "found":
+            assert isinstance(self.blank, Dense)  # no more is predicted of larger models
+            whitening = whitening._replace(root=self.blank.root)
         return self._tuned(whitening, self.curvature_at(whitening, places), None, self.first_stage())
 
     def _num_parameters(self) -> int:

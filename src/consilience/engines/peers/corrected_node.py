@@ -115,8 +115,8 @@ class CorrectedNode(Node):
     # --- a stepper ---------------------------------------------------------------------------------------------
 
     def largest_curvature(self) -> float | None:
-        """Of its own potential, where it starts; nobody needs it where a warm-up finds it."""
-        return None if self.warmed is not None else super().largest_curvature()
+        """Of its own potential, where it starts; nobody needs it where a warm-up finds the step size."""
+        return super().largest_curvature() if self.plan.sampler.feels_curvature else None
 
     def initial_state(self) -> Any:
         """Before the first step."""

@@ -115,6 +115,10 @@ class NodeWalk(Gossiping):
         """Of its own shard."""
         return self.problem.fingerprint()
 
+    def largest_curvature(self) -> None:
+        """Its node knows it."""
+        return None
+
     def initial_state(self) -> Walk:
         """Where the agent starts, in every chain."""
         return self._at(self.step.initial_state(), 0)
