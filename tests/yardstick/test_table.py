@@ -2,12 +2,12 @@
 
 import csv
 import json
+import time
 
 import pytest
 
 from consilience.errors import DivergedError, InputError, Interrupted, RunError
 from consilience.yardstick import METHODS, Request, complete_table, start_table, table, write_page
-from consilience.yardstick.targets import in_words, targets_met
 from tests.cli.test_commands import call, error_of
 
 SCHOOLS, SURVEY = "eight_schools-eight_schools_noncentered", "mesquite-logmesquite"
@@ -16,8 +16,8 @@ ROW = {
     "sd_ratio_largest": 1.02, "sd_error_beyond_noise": 0.0, "tail_error": 0.01, "ess_mean": 6000.0,
     "ess_square": 5500.0, "rounds_per_effective_mean": 20.0, "rounds_per_effective_square": 22.0,
     "bytes_per_effective_mean": 800.0, "gradients_per_effective_mean": 5.0, "rounds": 9000, "warmup_rounds": 700,
-    "divergences": 0, "converged": True, "verdict": "Converged", "sampler": "a sampler", "chains": 4, "draws": 2000,
-    "run": "run",
+    "seconds": 12.5, "divergences": 0, "converged": True, "verdict": "Converged", "sampler": "a sampler", "chains": 4,
+    "draws": 2000, "run": "run",
 }  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_cells_have_a_graph_and_a_split_only_where_these_matter():
         ({"posteriors": ("arK",)}, "unknown posterior 'arK': did you mean arK-arK"),
         ({"methods": ("kinetics",)}, "unknown method 'kinetics': did you mean kinetic"),
         ({"splits": ("naturally",)}, "unknown split 'naturally': did you mean natural?"),
-        ({"graphs": ("wheel",)}, "unknown graph 'wheel': choose one of"),
+        ({"graphs": ("rign",)}, "unknown graph 'rign': did you mean ring"),
         ({"num_agents": 4}, "a natural split has its own number"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_failure_stays_in_the_table_and_stops_nothing(made, tmp_path):
     assert by_method["dula"]["failed"] == "agent 1 left all bounds"
     assert by_method["nuts"]["failed"] is None
     assert (summary["num_cells"], summary["num_wanted"], summary["num_failed"]) == (3, 3, 1)
-    assert "nuts 1 of 1; dula 0 of 1, 1 failed; one-shot 1 of 1." in summary["verdict"]
+    assert "nuts 1 of 1; dula 0 of 1, 1 failed; one-shot 1 of 1. Targets" in summary["verdict"]
     assert json.loads((tmp_path / "table" / "summary.json").read_text()) == summary
     with (tmp_path / "table" / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -111,6 +111,68 @@ def test_what_is_done_is_not_made_again(made, tmp_path):
     assert complete(path)["num_cells"] == 4
 
 
+def test_cells_with_the_same_draws_are_one_run(made, tmp_path):
+    """In unison draws are the same over every graph, and a sum takes other hops; by gossip, over equal graphs."""
+    path, regression = tmp_path / "table", "kidiq-kidscore_momiq"
+    graphs = ("complete", "ring", "path", "star")
+    start_table(request(posteriors=(regression, SCHOOLS), methods=("nuts", "kinetic"), graphs=graphs), path)
+    summary = complete(path)
+    assert [(cell.posterior, cell.method, cell.graph) for cell in made] == [
+        (regression, "nuts", "complete"), *((regression, "kinetic", graph) for graph in ("complete", "path", "star")),
+        (SCHOOLS, "nuts", "complete"), *((SCHOOLS, "kinetic", graph) for graph in graphs),
+    ]  # fmt: skip
+    assert summary["num_cells"] == 16
+    rows = {(row["posterior"], row["method"], row["graph"]): row for row in summary["results"]}
+    of_eight = [rows[SCHOOLS, "nuts", graph] for graph in graphs]  # sums take 2, 8, 8 and 2 hops
+    assert [row["rounds"] for row in of_eight] == [9000, 36_000, 36_000, 9000]
+    assert [row["warmup_rounds"] for row in of_eight] == [700, 2800, 2800, 700]
+    assert [row["rounds_per_effective_square"] for row in of_eight] == [22, 88, 88, 22]
+    assert {row["bytes_per_effective_mean"] for row in of_eight} == {800}
+    assert {row["directory"] for row in of_eight} == {f"cells/{SCHOOLS}/nuts-complete-natural-8"}
+    start_table(request(posteriors=(SCHOOLS,), methods=("nuts",), graphs=("barbell",)), path)
+    assert complete(path)["num_cells"] == 17
+    assert len(made) == 9
+
+
+def test_a_cell_that_takes_too_long_has_failed_and_the_others_are_made(made, monkeypatch, tmp_path):
+    def endless(posterior, cell, request, where, show):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            time.sleep(0.01)
+        return ROW
+
+    monkeypatch.setattr(table, "sampled", endless)
+    start_table(request(methods=("nuts", "one-shot"), minutes=0.002), tmp_path / "table")
+    first, second = complete(tmp_path / "table")["results"]
+    assert (first["failed"], first["error"]) == ("it took more than 0.002 minutes (--minutes)", "OverdueError")
+    assert 0.1 < first["seconds"] < 60
+    assert second["failed"] is None
+
+
+def test_a_cell_whose_process_is_killed_twice_has_failed_and_the_others_are_made(made, monkeypatch, tmp_path):
+    path, dying = tmp_path / "table", []
+
+    class Killed(BaseException):
+        """Stands for the end of a process."""
+
+    def deadly(posterior, cell, request, where, show):
+        dying.append((where / "attempts.json").read_text())
+        raise Killed
+
+    start_table(request(methods=("nuts", "one-shot")), path)
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "sampled", deadly)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                complete(path)
+            (path / f"cells/{SURVEY}/nuts-ring-natural-2/attempts.json").write_text(dying[-1])  # as a kill leaves it
+    assert [json.loads(one) for one in dying] == [{"not_ended": 1}, {"not_ended": 2}]
+    first, second = complete(path)["results"]
+    assert "its process was killed 2 times; is memory short?" in first["failed"]
+    assert second["failed"] is None
+    assert [cell.method for cell in made] == ["one-shot"]
+
+
 def test_cells_of_one_table_are_alike(tmp_path):
     start_table(request(), tmp_path / "table")
     with pytest.raises(RunError, match="begun with a budget of 200,000 rounds"):
@@ -127,21 +189,17 @@ def test_the_page_sorts_and_leads_to_the_runs(made, tmp_path):
     page = write_page(path).read_text()
     assert "<table data-sorts>" in page
     assert "addEventListener" in page
-    assert f'<a href="cells/{SURVEY}/nuts-ring-natural-2/run/">' in page
+    of_nuts = f"cells/{SURVEY}/nuts-ring-natural-2"
+    assert f'<a href="{of_nuts}/result.json">' in page
+    assert f'<a href="cells/{SURVEY}/dula-ring-natural-2/result.json">' in page
     assert "agent 1 left all bounds" in page
+    for heading in ("least sd", "bytes/square", "gradients/square", "warm-up rounds", "seconds", "outcome"):
+        assert f">{heading}</th>" in page
     assert {file.name for file in (path / "figures").iterdir()} == {"errors.png", "rounds.png"}
-
-
-def test_targets_are_stricter_in_unison():
-    off = {**ROW, "failed": None, "mean_error_beyond_noise": 0.07}
-    assert not targets_met({**off, "method": "nuts"})["on_target"]
-    assert targets_met({**off, "method": "kinetic"})["on_target"]
-    assert not targets_met({**off, "method": "kinetic", "sd_error_beyond_noise": 0.11})["on_target"]
-    assert not targets_met({**ROW, "failed": None, "method": "nuts", "converged": False})["on_target"]
-    assert not targets_met({"failed": "it diverged", "method": "kinetic"})["on_target"]
-    assert not targets_met({**ROW, "failed": None, "method": "dula", "ess_mean": 4.0})["on_target"]
-    wrong = {**ROW, "method": "nuts", "failed": None, "on_target": False, "false_verdict": True}
-    assert "converged: 1, of which 1 with a mean" in in_words([wrong])
+    (path / of_nuts / "run").mkdir()
+    for better in ("summary.json", "report.html"):
+        (path / of_nuts / "run" / better).write_text("{}")
+        assert f'<a href="{of_nuts}/run/{better}">' in write_page(path).read_text()
 
 
 @pytest.mark.parametrize(

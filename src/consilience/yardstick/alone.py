@@ -7,7 +7,8 @@ definite curvature, which is looked for first, as NUTS would walk for hours, or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,9 @@ from consilience.posteriors import Posterior
 from consilience.problems import Problem
 from consilience.samplers import nuts
 from consilience.sampling.run import Run
-from consilience.sampling.sample import is_finished, resume, sample
 from consilience.yardstick.cells import Cell, Request
 from consilience.yardstick.measures import judged
-from consilience.yardstick.sampled import ShowRun, problem_of
+from consilience.yardstick.sampled import ShowRun, finished, problem_of, seconds_of
 
 _CHAINS, _DRAWS = 4, 2500
 
@@ -46,15 +46,23 @@ def combined(posterior: Posterior, cell: Cell, request: Request, where: Path, sh
             f"agents have parameters of their own ({', '.join(problem.private)}), of which a product of what agents "
             "find alone says nothing"
         )
+    began = time.monotonic()
     with jax.enable_x64(True):
         parameters = Parameters.of(problem, np.float64)
         normals = modes_and_curvatures(problem, _start(problem, parameters, request.seed))
         if cell.method == "one-shot":
             draws = product(normals).draws((_CHAINS, _DRAWS), request.seed)
             costs: Mapping[str, float] = {"rounds": 1, "bytes": _bytes_of_moments(cell.num_agents, parameters.size)}
+            seconds = time.monotonic() - began
         else:
             alone = where.parent / f"alone-{cell.split}-{cell.num_agents}"
-            draws, costs = _of_draws(cell.method, problem, parameters, request.seed, alone, show)
+            runs = [
+                _alone(problem, agent, request.seed, alone / f"agent-{agent}", show)
+                for agent in range(cell.num_agents)
+            ]
+            began = time.monotonic()
+            draws, costs = _of_draws(cell.method, runs, problem, parameters, request.seed)
+            seconds = seconds_of(runs) + time.monotonic() - began
         variables = parameters.variables(draws)
     found = judged([posterior.measured(variables, "random")], [posterior.reference])
     per_draw = {
@@ -65,7 +73,7 @@ def combined(posterior: Posterior, cell: Cell, request: Request, where: Path, sh
     return {
         **found, **per_draw, "rounds": 1, "warmup_rounds": 0, "divergences": None, "converged": None,
         "verdict": "nothing checks a product of subposteriors", "sampler": cell.method,
-        "chains": draws.shape[0], "draws": draws.shape[1], "run": None,
+        "chains": draws.shape[0], "draws": draws.shape[1], "run": None, "seconds": seconds,
     }  # fmt: skip
 
 
@@ -81,9 +89,9 @@ def _bytes_of_moments(num_agents: int, size: int) -> float:
 
 
 def _of_draws(
-    method: str, problem: Problem, parameters: Parameters, seed: int, where: Path, show: ShowRun
+    method: str, runs: Sequence[Run], problem: Problem, parameters: Parameters, seed: int
 ) -> tuple[np.ndarray, Mapping[str, float]]:
-    runs = [_alone(problem, agent, seed, where / f"agent-{agent}", show) for agent in range(problem.num_agents)]
+    """Draws of the product, and what they cost, from the run of each agent."""
     draws = np.stack([_unconstrained(run, problem, parameters) for run in runs])
     gradients = np.mean([run.summary["gradients"] - run.summary["warmup_gradients"] for run in runs]) * _CHAINS
     costs = {"rounds": 1, "gradients": float(gradients), "bytes": 8.0 * draws.size}
@@ -100,10 +108,7 @@ def _alone(problem: Problem, agent: int, seed: int, path: Path, show: ShowRun) -
     own = problem.of_agent(agent)
     plan = Plan(graph=graphs.ring(1), sampler=nuts(), num_draws=_DRAWS, num_chains=_CHAINS, seed=seed)
     try:
-        if not (path / "plan.toml").is_file():
-            run = sample(own, plan, path, progress=show(plan))
-        else:
-            run = Run(path) if is_finished(path) else resume(path, own, progress=show(plan))
+        run = finished(own, path, plan, show)
     except Interrupted:
         raise
     except ConsilienceError as error:

@@ -29,6 +29,8 @@ class Method(NamedTuple):
     """From problem, graph and budget; `None` for what every agent does alone."""
     has_agents: bool = True
     """Whether rows are split among agents."""
+    in_unison: bool = False
+    """Whether agents exchange nothing but sums, which are the same over every graph."""
 
     @property
     def has_graph(self) -> bool:
@@ -79,8 +81,8 @@ def _papers_schedule(problem: Problem, graph: Graph, budget: int) -> Plan:
 
 
 METHODS = {
-    "pooled": Method("NUTS on the pooled data", _in_unison, has_agents=False),
-    "nuts": Method("NUTS in unison (HMC with private parameters)", _in_unison),
+    "pooled": Method("NUTS on the pooled data", _in_unison, has_agents=False, in_unison=True),
+    "nuts": Method("NUTS in unison (HMC with private parameters)", _in_unison, in_unison=True),
     "kinetic": Method("corrected kinetic Langevin", _corrected(kinetic)),
     "langevin": Method("corrected Langevin", _corrected(langevin)),
     "dula": Method("D-ULA, suggested step sizes", _counting_steps("dula")),

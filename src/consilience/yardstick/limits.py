@@ -1,0 +1,67 @@
+"""What a cell may take: so many minutes, and the deaths of two processes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from consilience.runs.files import disk_errors, read_json, write_json
+
+_AGAIN = 30.0  # seconds after which a call to end is repeated, if somebody caught it
+_MOST_DEATHS = 2
+
+
+class OverdueError(Exception):
+    """A cell has had its time. No error of ours, so that nobody who expects one takes it for another."""
+
+
+class KilledError(Exception):
+    """The process that made a cell went without a word, again and again."""
+
+
+@contextmanager
+def ended_after(minutes: float) -> Iterator[None]:
+    """Raise `OverdueError` in what is done inside, once its time is over; only a main thread can.
+
+    What runs in compiled code ends with the call that it is in.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise OverdueError(f"it took more than {minutes:g} minutes (--minutes)")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, 60 * minutes, _AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def deaths_counted(directory: Path) -> Iterator[None]:
+    """Refuse, by `KilledError`, what two processes died of; whoever is interrupted, or fails, has not died.
+
+    A process that is killed, because memory is short for example, can say nothing: what it left is the number of
+    attempts that began in this directory and have not ended.
+    """
+    place = directory / "attempts.json"
+    before = read_json(place)["not_ended"] if place.is_file() else 0
+    if before >= _MOST_DEATHS:
+        raise KilledError(
+            f"its process was killed {before} times; is memory short? Delete {directory.name}/attempts.json and "
+            "result.json to try again"
+        )
+    with disk_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(place, {"not_ended": before + 1})
+    try:
+        yield
+    finally:
+        place.unlink(missing_ok=True)
