@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+import consilience as cs
+from consilience import posteriors
 from consilience.errors import DivergedError, InputError, Interrupted, RunError
 from consilience.yardstick import METHODS, Request, complete_table, start_table, table, write_page
 from tests.cli.test_commands import call, error_of
@@ -217,19 +219,44 @@ def test_options_that_do_not_belong_together_are_refused(arguments, words):
     assert words in error_of("run", *arguments)
 
 
-@pytest.mark.slow(reason="samples a posterior by five methods, with the processes of users")
-def test_a_table_from_the_command_line(tmp_path):
+@pytest.mark.slow(reason="samples a posterior by six methods, with the processes of users")
+def test_the_quick_table_of_one_posterior_from_the_command_line(tmp_path):
+    """A third of the mothers' scores each: the agents' subposteriors are proper and do not fit together."""
     path = tmp_path / "table"
-    wanted = ["--posterior", "kidiq-kidscore_momiq", "--method", "nuts,kinetic,dula,one-shot,consensus"]
-    done = call("run", "posteriordb", *wanted, "--budget", 20_000, "--out", path)
+    wanted = ["--quick", "--posterior", "kidiq-kidscore_momiq", "--graph", "ring,complete", "--out", path]
+    done = call("run", "posteriordb", *wanted)
     assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
-    rows = {row["method"]: row for row in json.loads((path / "summary.json").read_text())["results"]}
-    assert list(rows) == ["nuts", "kinetic", "dula", "one-shot", "consensus"]
-    assert rows["nuts"]["on_target"]
-    assert rows["nuts"]["ess_mean"] > 5_000
-    assert rows["kinetic"]["on_target"]
-    assert not rows["dula"]["on_target"]  # far too few rounds in coordinates of such units
-    assert rows["one-shot"]["failed"] or rows["one-shot"]["converged"] is None
-    again = call("run", "posteriordb", *wanted, "--budget", 20_000, "--out", path, "--json")
-    assert json.loads(again.stdout)["num_cells"] == len(rows)
-    assert set(rows) <= set(METHODS)
+    summary = json.loads((path / "summary.json").read_text())
+    assert (summary["budget"], summary["num_failed"], summary["num_false_verdicts"]) == (20_000, 0, 0)
+    rows = {(row["method"], row["graph"]): row for row in summary["results"]}
+    over_ring = {method: row for (method, graph), row in rows.items() if graph != "complete"}
+    assert list(over_ring) == ["pooled", "nuts", "kinetic", "dula", "consensus", "one-shot"]
+    for method in ("pooled", "nuts", "kinetic"):
+        assert over_ring[method]["on_target"]
+        assert over_ring[method]["converged"]
+        assert over_ring[method]["ess_mean"] > 5_000
+    assert over_ring["kinetic"]["divergences"] is None
+    assert not over_ring["dula"]["on_target"]  # far too few rounds in coordinates of such units
+    assert over_ring["dula"]["rounds"] == 20_000
+    for method in ("consensus", "one-shot"):
+        assert over_ring[method]["mean_error"] > 0.3
+        assert over_ring[method]["converged"] is None
+    assert all(row["seconds"] > 0 for row in rows.values())
+    for method in ("nuts", "kinetic", "dula"):  # a ring of three is complete: one run
+        assert {**rows[method, "complete"], "graph": "ring"} == rows[method, "ring"]
+    again = call("run", "posteriordb", *wanted, "--json")
+    assert json.loads(again.stdout)["results"] == summary["results"]
+    assert set(over_ring) <= set(METHODS)
+
+
+@pytest.mark.slow(reason="samples the same problem over two graphs")
+def test_in_unison_draws_are_the_same_over_every_graph(tmp_path):
+    """What one run for all graphs rests on; their centres, whose word counts, are other agents."""
+    problem = posteriors.load("arK-arK").problem()
+    plan = cs.Plan(graph=cs.graphs.path(5), sampler=cs.nuts(), num_warmup=60, num_draws=20, num_chains=2)
+    over_path, over_star = (
+        cs.sample(problem, plan.replace(graph=graph), tmp_path / graph.name).summary
+        for graph in (plan.graph, cs.graphs.star(5))
+    )
+    assert over_path["draws_digest"] == over_star["draws_digest"]
+    assert over_path["rounds"] == 2 * over_star["rounds"]

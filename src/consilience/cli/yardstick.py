@@ -62,9 +62,21 @@ def run(asked: Asked, wishes: Wishes, simulated: bool, out: Path | None, as_json
         graphs=_listed([wishes.graph] if wishes.graph else None), splits=_listed(asked.splits),
         num_agents=wishes.num_agents, budget=asked.budget, minutes=asked.minutes, seed=wishes.entries.get("seed"),
     )  # fmt: skip
+    if not asked.posteriors and not asked.quick:
+        _say_what_lacks()
     path = out or default_path(NAME)
     start_table(request, path)
     resume(path, as_json)
+
+
+def _say_what_lacks() -> None:
+    """Of all posteriors those whose files are not here."""
+    from consilience import posteriors
+
+    lacking = sorted(set(posteriors.names()) - set(posteriors.available()))
+    if lacking:
+        what = f"{', '.join(lacking)} (not inside the package) is left out"
+        typer.echo(f"Note: {what}: put its file below a directory and name that in CONSILIENCE_DATA", err=True)
 
 
 def resume(path: Path, as_json: bool) -> None:

@@ -59,8 +59,9 @@ class Request(Record):
     Attributes:
         posteriors: their names. methods: of `METHODS`. graphs: families. splits: `natural`, `random`.
         num_agents: of random splits; if not given, as many as the natural split has.
-        budget: rounds that a method by gossip may take in each cell; those that tune themselves stop when they have
-            5,000 effective draws, and in unison a chain has at most 25,000 draws.
+        budget: rounds of methods with given step sizes. Those that tune themselves are made longer once if they have
+            fewer than 5,000 effective draws: by gossip up to so many rounds after the warm-up, in unison up to 25,000
+            draws of each chain.
         minutes: that one attempt at a cell may take; then it has failed, and the others are made.
         seed: decides every random number.
     """
