@@ -3,13 +3,14 @@
 import csv
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 
 import consilience as cs
 from consilience import posteriors
 from consilience.errors import DivergedError, InputError, Interrupted, RunError
-from consilience.yardstick import METHODS, Request, complete_table, start_table, table, write_page
+from consilience.yardstick import METHODS, Request, complete_table, limits, start_table, table, write_page
 from tests.cli.test_commands import call, error_of
 
 SCHOOLS, SURVEY = "eight_schools-eight_schools_noncentered", "mesquite-logmesquite"
@@ -18,8 +19,8 @@ ROW = {
     "sd_ratio_largest": 1.02, "sd_error_beyond_noise": 0.0, "tail_error": 0.01, "ess_mean": 6000.0,
     "ess_square": 5500.0, "rounds_per_effective_mean": 20.0, "rounds_per_effective_square": 22.0,
     "bytes_per_effective_mean": 800.0, "gradients_per_effective_mean": 5.0, "rounds": 9000, "warmup_rounds": 700,
-    "seconds": 12.5, "divergences": 0, "converged": True, "verdict": "Converged", "sampler": "a sampler", "chains": 4,
-    "draws": 2000, "run": "run",
+    "divergences": 0, "converged": True, "verdict": "Converged", "sampler": "a sampler", "chains": 4, "draws": 2000,
+    "run": "run",
 }  # fmt: skip
 
 
@@ -147,8 +148,35 @@ def test_a_cell_that_takes_too_long_has_failed_and_the_others_are_made(made, mon
     start_table(request(methods=("nuts", "one-shot"), minutes=0.002), tmp_path / "table")
     first, second = complete(tmp_path / "table")["results"]
     assert (first["failed"], first["error"]) == ("it took more than 0.002 minutes (--minutes)", "OverdueError")
-    assert 0.1 < first["seconds"] < 60
     assert second["failed"] is None
+
+
+def test_seconds_are_those_of_all_attempts_and_draws_for_several_methods_count_at_each(made, monkeypatch, tmp_path):
+    clock, attempts, regression = SimpleNamespace(now=0.0), [], "kidiq-kidscore_momiq"
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    def passes(seconds, row):
+        clock.now += seconds
+        return row
+
+    def interrupted_first(posterior, cell, request, where, show):
+        attempts.append(cell)
+        passes(100, None)
+        if len(attempts) == 1:
+            raise Interrupted("stopped by the user")
+        return ROW
+
+    monkeypatch.setattr(table, "sampled", interrupted_first)
+    monkeypatch.setattr(table, "alone", lambda *_: passes(0 if clock.now > 1000 else 1000, []))
+    monkeypatch.setattr(table, "combined", lambda *_: passes(7, ROW))
+    wanted = request(posteriors=(regression,), methods=("nuts", "consensus", "parametric", "one-shot"))
+    start_table(wanted, tmp_path / "table")
+    with pytest.raises(Interrupted):
+        complete(tmp_path / "table")
+    rows = complete(tmp_path / "table")["results"]
+    assert {row["method"]: row["seconds"] for row in rows} == {
+        "nuts": 200, "consensus": 1007, "parametric": 1007, "one-shot": 7,
+    }  # fmt: skip
 
 
 def test_a_cell_whose_process_is_killed_twice_has_failed_and_the_others_are_made(made, monkeypatch, tmp_path):

@@ -7,7 +7,6 @@ definite curvature, which is looked for first, as NUTS would walk for hours, or 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,36 +32,55 @@ from consilience.samplers import nuts
 from consilience.sampling.run import Run
 from consilience.yardstick.cells import Cell, Request
 from consilience.yardstick.measures import judged
-from consilience.yardstick.sampled import ShowRun, finished, problem_of, seconds_of
+from consilience.yardstick.methods import METHODS
+from consilience.yardstick.sampled import ShowRun, finished, problem_of
 
 _CHAINS, _DRAWS = 4, 2500
 
 
-def combined(posterior: Posterior, cell: Cell, request: Request, where: Path, show: ShowRun) -> dict[str, Any]:
-    """The measures of a cell, from what every agent finds alone."""
+def takes_draws(cell: Cell) -> bool:
+    """Whether a cell's method combines draws that every agent made alone."""
+    return METHODS[cell.method].plan is None and cell.method != "one-shot"
+
+
+def directory_of_draws(where: Path, cell: Cell) -> Path:
+    """Where these draws are, for all methods of a split, beside the directory of a cell."""
+    return where.parent / f"alone-{cell.split}-{cell.num_agents}"
+
+
+def alone(posterior: Posterior, cell: Cell, request: Request, where: Path, show: ShowRun) -> list[Run]:
+    """The run of every agent, as it is there or made; refused at once if a subposterior has no mode."""
+    problem, place = _shared(posterior, cell, request), directory_of_draws(where, cell)
+    agents = [(agent, place / f"agent-{agent}") for agent in range(cell.num_agents)]
+    if not all((path / "summary.json").is_file() for _, path in agents):
+        with jax.enable_x64(True):
+            modes_and_curvatures(problem, _start(problem, Parameters.of(problem, np.float64), request.seed))
+    return [_alone(problem, agent, request.seed, path, show) for agent, path in agents]
+
+
+def _shared(posterior: Posterior, cell: Cell, request: Request) -> Problem:
+    """The problem, if agents share all parameters."""
     problem = problem_of(posterior, cell, request.seed)
     if problem.private:
         raise ProblemError(
             f"agents have parameters of their own ({', '.join(problem.private)}), of which a product of what agents "
             "find alone says nothing"
         )
-    began = time.monotonic()
+    return problem
+
+
+def combined(posterior: Posterior, cell: Cell, request: Request, where: Path, show: ShowRun) -> dict[str, Any]:
+    """The measures of a cell, from what every agent finds alone."""
+    problem = _shared(posterior, cell, request)
     with jax.enable_x64(True):
         parameters = Parameters.of(problem, np.float64)
-        normals = modes_and_curvatures(problem, _start(problem, parameters, request.seed))
-        if cell.method == "one-shot":
+        if not takes_draws(cell):
+            normals = modes_and_curvatures(problem, _start(problem, parameters, request.seed))
             draws = product(normals).draws((_CHAINS, _DRAWS), request.seed)
             costs: Mapping[str, float] = {"rounds": 1, "bytes": _bytes_of_moments(cell.num_agents, parameters.size)}
-            seconds = time.monotonic() - began
         else:
-            alone = where.parent / f"alone-{cell.split}-{cell.num_agents}"
-            runs = [
-                _alone(problem, agent, request.seed, alone / f"agent-{agent}", show)
-                for agent in range(cell.num_agents)
-            ]
-            began = time.monotonic()
+            runs = alone(posterior, cell, request, where, show)
             draws, costs = _of_draws(cell.method, runs, problem, parameters, request.seed)
-            seconds = seconds_of(runs) + time.monotonic() - began
         variables = parameters.variables(draws)
     found = judged([posterior.measured(variables, "random")], [posterior.reference])
     per_draw = {
@@ -73,7 +91,7 @@ def combined(posterior: Posterior, cell: Cell, request: Request, where: Path, sh
     return {
         **found, **per_draw, "rounds": 1, "warmup_rounds": 0, "divergences": None, "converged": None,
         "verdict": "nothing checks a product of subposteriors", "sampler": cell.method,
-        "chains": draws.shape[0], "draws": draws.shape[1], "run": None, "seconds": seconds,
+        "chains": draws.shape[0], "draws": draws.shape[1], "run": None,
     }  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""What a cell may take: so many minutes, and the deaths of two processes."""
+"""What a cell has taken, over all attempts, and what it may: so many minutes, and the deaths of two processes."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from consilience.runs.files import disk_errors, read_json, write_json
 
 _AGAIN = 30.0  # seconds after which a call to end is repeated, if somebody caught it
 _MOST_DEATHS = 2
+_CLOCK = "seconds.json"
 
 
 class OverdueError(Exception):
@@ -65,3 +67,22 @@ def deaths_counted(directory: Path) -> Iterator[None]:
         yield
     finally:
         place.unlink(missing_ok=True)
+
+
+@contextmanager
+def clocked(directory: Path) -> Iterator[None]:
+    """Add the seconds that something takes, or took until it ended otherwise, to those of a directory."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds = seconds_in([directory]) + time.monotonic() - began
+        with disk_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            write_json(directory / _CLOCK, {"seconds": seconds})
+
+
+def seconds_in(directories: Iterable[Path]) -> float:
+    """What was clocked in directories, together."""
+    places = [directory / _CLOCK for directory in directories]
+    return float(sum(read_json(place)["seconds"] for place in places if place.is_file()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,10 @@ def sampled(posterior: Posterior, cell: Cell, request: Request, where: Path, sho
         found = _measured(posterior, cell, problem, run)
         plan = _lengthened(run.plan, found, request.budget)
         if plan is None:
-            return {**found, "seconds": seconds_of([run])}
+            return found
     else:
         plan = Run(longer).plan
-    run = finished(problem, longer, plan, show)
-    return {**_measured(posterior, cell, problem, run), "seconds": seconds_of([Run(short), run])}
+    return _measured(posterior, cell, problem, finished(problem, longer, plan, show))
 
 
 def finished(problem: Problem, path: Path, plan: Plan, show: ShowRun) -> Run:
@@ -64,12 +63,6 @@ def finished(problem: Problem, path: Path, plan: Plan, show: ShowRun) -> Run:
     if not (path / "plan.toml").is_file():
         return sample(problem, plan, path, progress=show(plan))
     return Run(path) if is_finished(path) else resume(path, problem, progress=show(plan))
-
-
-def seconds_of(runs: Iterable[Run]) -> float:
-    """What runs took to compile and to sample, in all attempts."""
-    timings = [run.summary["timing"] for run in runs]
-    return float(sum(timing["compile_seconds"] + timing["sampling_seconds"] for timing in timings))
 
 
 def _first(problem: Problem, cell: Cell, request: Request, make: MakePlan) -> Plan:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import io
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,9 @@ from consilience import posteriors
 from consilience.errors import Interrupted, RunError, StorageError
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
 from consilience.version import __version__
-from consilience.yardstick.alone import combined
+from consilience.yardstick.alone import alone, combined, directory_of_draws, takes_draws
 from consilience.yardstick.cells import Cell, Request
-from consilience.yardstick.limits import deaths_counted, ended_after
+from consilience.yardstick.limits import clocked, deaths_counted, ended_after, seconds_in
 from consilience.yardstick.measures import is_false
 from consilience.yardstick.methods import METHODS
 from consilience.yardstick.sampled import ShowRun, sampled
@@ -127,20 +126,25 @@ def _result(path: Path, cell: Cell) -> Path:
 
 def _made(path: Path, cell: Cell, request: Request, show: ShowRun) -> dict[str, Any]:
     """The row of a cell. Whatever a method does on a posterior, the others are made too."""
-    where, began = path / cell.directory, time.monotonic()
-    kind = METHODS[cell.method]
+    where, kind = path / cell.directory, METHODS[cell.method]
+    places = [where, directory_of_draws(where, cell)] if takes_draws(cell) else [where]
     row = {**cell._asdict(), "title": kind.title, "directory": cell.directory, "failed": None}
     make = sampled if kind.plan is not None else combined
     try:
         with deaths_counted(where), ended_after(request.minutes):
-            row |= make(posteriors.load(cell.posterior), cell, request, where, show)
+            posterior = posteriors.load(cell.posterior)
+            if takes_draws(cell):
+                with clocked(places[-1]):
+                    alone(posterior, cell, request, where, show)
+            with clocked(where):
+                row |= make(posterior, cell, request, where, show)
     except (Interrupted, StorageError):
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         log.warning("%s of %s failed: %s", cell.place, cell.posterior, reason)
-        row |= {"failed": reason, "error": type(error).__name__, "seconds": time.monotonic() - began}
-    return row
+        row |= {"failed": reason, "error": type(error).__name__}
+    return {**row, "seconds": seconds_in(places)}
 
 
 def _as_csv(rows: list[dict[str, Any]]) -> str:
