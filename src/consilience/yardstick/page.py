@@ -61,7 +61,10 @@ def _figures(found: Sequence[Mapping[str, Any]]) -> list[Section]:
     if not found:
         return []
     methods = list(METHODS)
-    heat = "The largest error of a mean; of several graphs and splits the worst. Grey: failed, with the reason below."
+    heat = (
+        "The largest error of a mean; of several graphs and splits the worst. Grey: failed, with the reason below; "
+        "empty: not made."
+    )
     scatter = (
         "Left is cheap, low is right. Methods without a network hand in once, which is drawn at the left edge; the "
         "dashed line is a tenth of a standard deviation."
