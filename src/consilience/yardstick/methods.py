@@ -54,15 +54,12 @@ def _corrected(sampler: Callable[[], object]) -> MakePlan:
 
 
 def _counting_steps(kind: str) -> MakePlan:
-    """A sampler whose step sizes `suggest` chooses for the budget."""
+    """A sampler whose step sizes and burn-in `suggest` chooses for the budget."""
 
     def plan(problem: Problem, graph: Graph, budget: int) -> Plan:
         chosen = suggest(problem, graph, budget, sampler=kind).practical.plan
-        burn_in = budget // 10
-        store_every = max(1, (budget - burn_in) // _COUNTED_DRAWS)
-        return chosen.replace(
-            burn_in=burn_in, store_every=store_every, num_chains=_COUNTED_CHAINS, dtype="float64"
-        )  # fmt: skip
+        store_every = max(1, (budget - chosen.burn_in) // _COUNTED_DRAWS)
+        return chosen.replace(store_every=store_every, num_chains=_COUNTED_CHAINS, dtype="float64")
 
     return plan
 
