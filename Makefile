@@ -49,6 +49,8 @@ bench: $(VENV)/.installed-bench
 reproduce: $(VENV)/.installed
 	@$(BIN)/consilience reproduce --out runs/reproduce
 
+# Where tests look too for files that are not inside the package, as that of diamonds; CONSILIENCE_DATA has the say.
+yardstick: export CONSILIENCE_DATA ?= $(wildcard ../shared/data)
 yardstick: $(VENV)/.installed
 	@$(BIN)/consilience run posteriordb --graph ring,path,star,complete --split natural,random --out runs/yardstick
 

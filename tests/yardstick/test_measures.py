@@ -46,10 +46,17 @@ def test_the_worst_parameter_at_the_worst_agent_counts():
 
 
 def test_a_parameter_without_a_variance_is_judged_by_its_tails():
+    """A shift by half a standard deviation moves the share below a quantile from 5 % to 13 %, 0.8 by the density."""
     known = reference([0, 0], [1, 1], has_sd=(True, False))
-    found = judged([draws([0, 50], [1, 1])], [known])
-    assert found["mean_error"] < 0.1
-    assert found["tail_error"] > 0.9
+    right, shifted, lost = (judged([draws([0, middle], [1, 1])], [known]) for middle in (0, -0.5, 50))
+    assert right["shift_without_sd"] == 0
+    assert 0.3 < shifted["shift_without_sd"] < 0.8
+    assert shifted["mean_error"] == lost["mean_error"] < 0.1
+    assert lost["tail_error"] > 0.9
+    assert [is_false({**one, "converged": True}) for one in (right, shifted, lost)] == [False, True, True]
+    everywhere = judged([draws([0, -0.5], [1, 1])], [reference([0, 0], [1, 1])])
+    assert everywhere["shift_without_sd"] == 0
+    assert everywhere["mean_error"] > 0.4
 
 
 def test_draws_that_do_not_move_are_worth_one():

@@ -16,7 +16,7 @@ import typer
 from consilience.cli.options import CheckpointSeconds, Data, Json, Out, Target, default_path, takes_plan
 from consilience.cli.page import Open, Page, Port, page_of
 from consilience.cli.processes import Coordinator, Devices, JoinSeconds, ModelDevices, NumProcesses, ProcessId
-from consilience.cli.yardstick import Budget, Methods, Posteriors, Quick, Splits
+from consilience.cli.yardstick import Budget, Methods, Minutes, Posteriors, Quick, Splits
 
 if TYPE_CHECKING:
     from consilience.sampling.targets import Resolved, Wishes
@@ -80,6 +80,7 @@ def run(
     method: Methods = None,
     split: Splits = None,
     budget: Budget = None,
+    minutes: Minutes = None,
     quick: Quick = False,
     page: Page = False,
     port: Port = None,
@@ -91,10 +92,12 @@ def run(
     from consilience.cli import processes, yardstick
 
     if target == yardstick.NAME:
-        asked = yardstick.Asked(posterior, method, split, budget, quick)
+        asked = yardstick.Asked(posterior, method, split, budget, minutes, quick)
         yardstick.run(asked, wishes, engine == EngineName.SIMULATE, out, as_json)
         return
-    yardstick.refuse_elsewhere(target, posterior=posterior, method=method, split=split, budget=budget, quick=quick)
+    yardstick.refuse_elsewhere(
+        target, posterior=posterior, method=method, split=split, budget=budget, minutes=minutes, quick=quick
+    )
 
     with processes.joined(engine, devices, out, coordinator, num_processes, process_id, join_seconds):
         from consilience.cli import display, network_display

@@ -28,6 +28,9 @@ Splits = Annotated[
 Budget = Annotated[
     int | None, typer.Option("--budget", min=100, help=f"{_WHOSE} rounds that a method may take (200,000).")
 ]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", min=0.1, help=f"{_WHOSE} that one attempt at a cell may take (60).")
+]
 Quick = Annotated[bool, typer.Option("--quick", help=f"{_WHOSE} four posteriors and six methods, in minutes.")]
 
 
@@ -38,6 +41,7 @@ class Asked(NamedTuple):
     methods: list[str] | None
     splits: list[str] | None
     budget: int | None
+    minutes: float | None
     quick: bool
 
 
@@ -51,16 +55,28 @@ def run(asked: Asked, wishes: Wishes, simulated: bool, out: Path | None, as_json
     if unused is not None:
         raise InputError(
             f"{unused} is not for {NAME}, whose methods are set up alike for all posteriors: it takes --posterior, "
-            "--method, --graph, --split, --agents, --budget, --seed and --quick"
+            "--method, --graph, --split, --agents, --budget, --minutes, --seed and --quick"
         )
     request = Request.of(
         quick=asked.quick, posteriors=_listed(asked.posteriors), methods=_listed(asked.methods),
         graphs=_listed([wishes.graph] if wishes.graph else None), splits=_listed(asked.splits),
-        num_agents=wishes.num_agents, budget=asked.budget, seed=wishes.entries.get("seed"),
+        num_agents=wishes.num_agents, budget=asked.budget, minutes=asked.minutes, seed=wishes.entries.get("seed"),
     )  # fmt: skip
+    if not asked.posteriors and not asked.quick:
+        _say_what_lacks()
     path = out or default_path(NAME)
     start_table(request, path)
     resume(path, as_json)
+
+
+def _say_what_lacks() -> None:
+    """Of all posteriors those whose files are not here."""
+    from consilience import posteriors
+
+    lacking = sorted(set(posteriors.names()) - set(posteriors.available()))
+    if lacking:
+        what = f"{', '.join(lacking)} (not inside the package) is left out"
+        typer.echo(f"Note: {what}: put its file below a directory and name that in CONSILIENCE_DATA", err=True)
 
 
 def resume(path: Path, as_json: bool) -> None:
@@ -89,9 +105,10 @@ def report(path: Path, as_json: bool) -> None:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
         return
     from consilience.cli import display
-    from consilience.yardstick.page import short_table
+    from consilience.yardstick.page import short_table, targets_table
 
     display.print_table(short_table(summary["results"]))
+    display.print_table(targets_table(summary))
     typer.echo(f"\n{summary['verdict']}\nReport: {page}")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from consilience.errors import GraphError
 from consilience.graphs.graph import Graph, from_edges, from_networkx, require_edges, require_size
@@ -116,7 +117,7 @@ def named(kind: str, num_agents: int) -> Graph:
     """
     kind = kind.replace("-", "_")
     if kind not in FAMILIES or kind == "edges":
-        raise GraphError(f"unknown graph {kind!r}: choose one of {', '.join(sorted(set(FAMILIES) - {'edges'}))}")
+        _refuse("graph", kind, set(FAMILIES) - {"edges"})
     require_size(num_agents)
     if kind in ("grid", "torus"):
         rows = next(r for r in range(math.isqrt(num_agents), 0, -1) if num_agents % r == 0)
@@ -129,7 +130,7 @@ def from_recipe(recipe: Mapping[str, Any]) -> Graph:
     arguments = dict(recipe)
     kind = arguments.pop("kind", None)
     if kind not in FAMILIES:
-        raise GraphError(f"unknown graph kind {kind!r}: choose one of {', '.join(sorted(FAMILIES))}")
+        _refuse("graph kind", kind, FAMILIES)
     weights = arguments.pop("weights", None) if kind != "edges" else None
     wanted = inspect.signature(FAMILIES[kind]).parameters
     missing = [name for name, one in wanted.items() if one.default is one.empty and name not in arguments]
@@ -142,6 +143,12 @@ def from_recipe(recipe: Mapping[str, Any]) -> Graph:
     except TypeError as error:
         raise GraphError(f"graph {kind!r}: {str(error).split('() ')[-1]}") from None
     return graph.with_weights(weights) if weights is not None else graph
+
+
+def _refuse(what: str, kind: Any, known: Iterable[str]) -> NoReturn:
+    near = difflib.get_close_matches(str(kind), known, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(sorted(known))}"
+    raise GraphError(f"unknown {what} {kind!r}: {hint}")
 
 
 def _generated(kind: str, generator: str, options: Mapping[str, Any] | None = None, **sizes: int) -> Graph:

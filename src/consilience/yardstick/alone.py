@@ -7,7 +7,7 @@ definite curvature, which is looked for first, as NUTS would walk for hours, or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,31 +30,57 @@ from consilience.posteriors import Posterior
 from consilience.problems import Problem
 from consilience.samplers import nuts
 from consilience.sampling.run import Run
-from consilience.sampling.sample import is_finished, resume, sample
 from consilience.yardstick.cells import Cell, Request
 from consilience.yardstick.measures import judged
-from consilience.yardstick.sampled import ShowRun, problem_of
+from consilience.yardstick.methods import METHODS
+from consilience.yardstick.sampled import ShowRun, finished, problem_of
 
 _CHAINS, _DRAWS = 4, 2500
 
 
-def combined(posterior: Posterior, cell: Cell, request: Request, where: Path, show: ShowRun) -> dict[str, Any]:
-    """The measures of a cell, from what every agent finds alone."""
+def takes_draws(cell: Cell) -> bool:
+    """Whether a cell's method combines draws that every agent made alone."""
+    return METHODS[cell.method].plan is None and cell.method != "one-shot"
+
+
+def directory_of_draws(where: Path, cell: Cell) -> Path:
+    """Where these draws are, for all methods of a split, beside the directory of a cell."""
+    return where.parent / f"alone-{cell.split}-{cell.num_agents}"
+
+
+def alone(posterior: Posterior, cell: Cell, request: Request, where: Path, show: ShowRun) -> list[Run]:
+    """The run of every agent, as it is there or made; refused at once if a subposterior has no mode."""
+    problem, place = _shared(posterior, cell, request), directory_of_draws(where, cell)
+    agents = [(agent, place / f"agent-{agent}") for agent in range(cell.num_agents)]
+    if not all((path / "summary.json").is_file() for _, path in agents):
+        with jax.enable_x64(True):
+            modes_and_curvatures(problem, _start(problem, Parameters.of(problem, np.float64), request.seed))
+    return [_alone(problem, agent, request.seed, path, show) for agent, path in agents]
+
+
+def _shared(posterior: Posterior, cell: Cell, request: Request) -> Problem:
+    """The problem, if agents share all parameters."""
     problem = problem_of(posterior, cell, request.seed)
     if problem.private:
         raise ProblemError(
             f"agents have parameters of their own ({', '.join(problem.private)}), of which a product of what agents "
             "find alone says nothing"
         )
+    return problem
+
+
+def combined(posterior: Posterior, cell: Cell, request: Request, where: Path, show: ShowRun) -> dict[str, Any]:
+    """The measures of a cell, from what every agent finds alone."""
+    problem = _shared(posterior, cell, request)
     with jax.enable_x64(True):
         parameters = Parameters.of(problem, np.float64)
-        normals = modes_and_curvatures(problem, _start(problem, parameters, request.seed))
-        if cell.method == "one-shot":
+        if not takes_draws(cell):
+            normals = modes_and_curvatures(problem, _start(problem, parameters, request.seed))
             draws = product(normals).draws((_CHAINS, _DRAWS), request.seed)
             costs: Mapping[str, float] = {"rounds": 1, "bytes": _bytes_of_moments(cell.num_agents, parameters.size)}
         else:
-            alone = where.parent / f"alone-{cell.split}-{cell.num_agents}"
-            draws, costs = _of_draws(cell.method, problem, parameters, request.seed, alone, show)
+            runs = alone(posterior, cell, request, where, show)
+            draws, costs = _of_draws(cell.method, runs, problem, parameters, request.seed)
         variables = parameters.variables(draws)
     found = judged([posterior.measured(variables, "random")], [posterior.reference])
     per_draw = {
@@ -81,9 +107,9 @@ def _bytes_of_moments(num_agents: int, size: int) -> float:
 
 
 def _of_draws(
-    method: str, problem: Problem, parameters: Parameters, seed: int, where: Path, show: ShowRun
+    method: str, runs: Sequence[Run], problem: Problem, parameters: Parameters, seed: int
 ) -> tuple[np.ndarray, Mapping[str, float]]:
-    runs = [_alone(problem, agent, seed, where / f"agent-{agent}", show) for agent in range(problem.num_agents)]
+    """Draws of the product, and what they cost, from the run of each agent."""
     draws = np.stack([_unconstrained(run, problem, parameters) for run in runs])
     gradients = np.mean([run.summary["gradients"] - run.summary["warmup_gradients"] for run in runs]) * _CHAINS
     costs = {"rounds": 1, "gradients": float(gradients), "bytes": 8.0 * draws.size}
@@ -100,10 +126,7 @@ def _alone(problem: Problem, agent: int, seed: int, path: Path, show: ShowRun) -
     own = problem.of_agent(agent)
     plan = Plan(graph=graphs.ring(1), sampler=nuts(), num_draws=_DRAWS, num_chains=_CHAINS, seed=seed)
     try:
-        if not (path / "plan.toml").is_file():
-            run = sample(own, plan, path, progress=show(plan))
-        else:
-            run = Run(path) if is_finished(path) else resume(path, own, progress=show(plan))
+        run = finished(own, path, plan, show)
     except Interrupted:
         raise
     except ConsilienceError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -58,8 +59,10 @@ class Request(Record):
     Attributes:
         posteriors: their names. methods: of `METHODS`. graphs: families. splits: `natural`, `random`.
         num_agents: of random splits; if not given, as many as the natural split has.
-        budget: rounds that a method by gossip may take in each cell; those that tune themselves stop when they have
-            5,000 effective draws, and in unison a chain has at most 25,000 draws.
+        budget: rounds of methods with given step sizes. Those that tune themselves are made longer once if they have
+            fewer than 5,000 effective draws: by gossip up to so many rounds after the warm-up, in unison up to 25,000
+            draws of each chain.
+        minutes: that one attempt at a cell may take; then it has failed, and the others are made.
         seed: decides every random number.
     """
 
@@ -69,6 +72,7 @@ class Request(Record):
     splits: tuple[str, ...] = ("natural",)
     num_agents: Annotated[int, Field(ge=2)] | None = None
     budget: Annotated[int, Field(ge=100)] = BUDGET
+    minutes: Annotated[float, Field(gt=0)] = 60.0
     seed: Annotated[int, Field(ge=0)] = 0
 
     @classmethod
@@ -99,7 +103,7 @@ class Request(Record):
     def cells(self) -> Iterator[Cell]:
         """All of them, posterior by posterior; a method without a graph has no cell for each of them."""
         for name in self.posteriors:
-            natural = posteriors.load(name).num_agents
+            natural = _natural_agents(name)
             for method in self.methods:
                 kind = METHODS[method]
                 for split in self.splits if kind.has_agents else (_NO_GRAPH,):
@@ -108,6 +112,11 @@ class Request(Record):
                         agents = self.num_agents
                     for graph in self.graphs if kind.has_graph else (_NO_GRAPH,):
                         yield Cell(name, method, graph, split, agents)
+
+
+@functools.cache
+def _natural_agents(name: str) -> int:
+    return posteriors.load(name).num_agents
 
 
 def _require_known(what: str, given: Sequence[str], known: Sequence[str] | Any) -> None:

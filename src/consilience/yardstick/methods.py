@@ -29,6 +29,8 @@ class Method(NamedTuple):
     """From problem, graph and budget; `None` for what every agent does alone."""
     has_agents: bool = True
     """Whether rows are split among agents."""
+    in_unison: bool = False
+    """Whether agents exchange nothing but sums, which are the same over every graph."""
 
     @property
     def has_graph(self) -> bool:
@@ -52,15 +54,12 @@ def _corrected(sampler: Callable[[], object]) -> MakePlan:
 
 
 def _counting_steps(kind: str) -> MakePlan:
-    """A sampler whose step sizes `suggest` chooses for the budget."""
+    """A sampler whose step sizes and burn-in `suggest` chooses for the budget."""
 
     def plan(problem: Problem, graph: Graph, budget: int) -> Plan:
         chosen = suggest(problem, graph, budget, sampler=kind).practical.plan
-        burn_in = budget // 10
-        store_every = max(1, (budget - burn_in) // _COUNTED_DRAWS)
-        return chosen.replace(
-            burn_in=burn_in, store_every=store_every, num_chains=_COUNTED_CHAINS, dtype="float64"
-        )  # fmt: skip
+        store_every = max(1, (budget - chosen.burn_in) // _COUNTED_DRAWS)
+        return chosen.replace(store_every=store_every, num_chains=_COUNTED_CHAINS, dtype="float64")
 
     return plan
 
@@ -79,8 +78,8 @@ def _papers_schedule(problem: Problem, graph: Graph, budget: int) -> Plan:
 
 
 METHODS = {
-    "pooled": Method("NUTS on the pooled data", _in_unison, has_agents=False),
-    "nuts": Method("NUTS in unison (HMC with private parameters)", _in_unison),
+    "pooled": Method("NUTS on the pooled data", _in_unison, has_agents=False, in_unison=True),
+    "nuts": Method("NUTS in unison (HMC with private parameters)", _in_unison, in_unison=True),
     "kinetic": Method("corrected kinetic Langevin", _corrected(kinetic)),
     "langevin": Method("corrected Langevin", _corrected(langevin)),
     "dula": Method("D-ULA, suggested step sizes", _counting_steps("dula")),

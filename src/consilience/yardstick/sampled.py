@@ -45,30 +45,29 @@ def sampled(posterior: Posterior, cell: Cell, request: Request, where: Path, sho
     """The measures of a cell, from a run that is made, or resumed, in its directory."""
     problem, make = problem_of(posterior, cell, request.seed), METHODS[cell.method].plan
     assert make is not None
-    longer = where / "longer"
+    short, longer = where / "run", where / "longer"
     if not longer.exists():
-        short = where / "run"
         begun = (short / "plan.toml").is_file()
-        run = _finished(problem, short, Run(short).plan if begun else _first(problem, cell, request, make), show)
+        run = finished(problem, short, Run(short).plan if begun else _first(problem, cell, request, make), show)
         found = _measured(posterior, cell, problem, run)
         plan = _lengthened(run.plan, found, request.budget)
         if plan is None:
             return found
     else:
         plan = Run(longer).plan
-    return _measured(posterior, cell, problem, _finished(problem, longer, plan, show))
+    return _measured(posterior, cell, problem, finished(problem, longer, plan, show))
+
+
+def finished(problem: Problem, path: Path, plan: Plan, show: ShowRun) -> Run:
+    """The run of a plan at a path: as it is there, resumed, or made."""
+    if not (path / "plan.toml").is_file():
+        return sample(problem, plan, path, progress=show(plan))
+    return Run(path) if is_finished(path) else resume(path, problem, progress=show(plan))
 
 
 def _first(problem: Problem, cell: Cell, request: Request, make: MakePlan) -> Plan:
     graph = graphs.named("ring" if cell.num_agents == 1 else cell.graph, cell.num_agents)
     return make(problem, graph, request.budget).replace(seed=request.seed)
-
-
-def _finished(problem: Problem, path: Path, plan: Plan, show: ShowRun) -> Run:
-    """The run of a plan at a path: as it is there, resumed, or made."""
-    if not (path / "plan.toml").is_file():
-        return sample(problem, plan, path, progress=show(plan))
-    return Run(path) if is_finished(path) else resume(path, problem, progress=show(plan))
 
 
 def _lengthened(plan: Plan, found: dict[str, Any], budget: int) -> Plan | None:
@@ -99,7 +98,7 @@ def _measured(posterior: Posterior, cell: Cell, problem: Problem, run: Run) -> d
     return {
         **found,
         **spent(run.plan, summary, found, num_shared),
-        "divergences": summary.get("divergences", 0),
+        "divergences": summary.get("divergences"),
         "converged": summary["converged"],
         "verdict": summary["verdict"],
         "sampler": summary["method"],

@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import io
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,14 @@ from consilience import posteriors
 from consilience.errors import Interrupted, RunError, StorageError
 from consilience.runs.files import disk_errors, read_json, write_json, write_text
 from consilience.version import __version__
-from consilience.yardstick.alone import combined
+from consilience.yardstick.alone import alone, combined, directory_of_draws, takes_draws
 from consilience.yardstick.cells import Cell, Request
+from consilience.yardstick.limits import clocked, deaths_counted, ended_after, seconds_in
 from consilience.yardstick.measures import is_false
 from consilience.yardstick.methods import METHODS
 from consilience.yardstick.sampled import ShowRun, sampled
-from consilience.yardstick.targets import in_words, targets_met
+from consilience.yardstick.sharing import over_its_graph, source_of_draws
+from consilience.yardstick.targets import findings, in_words, targets_met
 
 NAME = "posteriordb"
 """What the command line calls the table."""
@@ -50,11 +51,11 @@ def start_table(request: Request, path: Path) -> list[Cell]:
             f"{path} was begun with a budget of {before[0].budget:,} rounds and seed {before[0].seed}: cells of one "
             "table must be alike; ask for the same, or choose a new directory"
         )
-    if request not in before:
-        with disk_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-            every = [one.model_dump(mode="json", exclude_none=True) for one in [*before, request]]
-            write_json(path / "yardstick.json", {"format": _FORMAT, "version": __version__, "requests": every})
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        requests = [*(one for one in before if one != request), request]  # the last one's minutes count
+        every = [one.model_dump(mode="json", exclude_none=True) for one in requests]
+        write_json(path / "yardstick.json", {"format": _FORMAT, "version": __version__, "requests": every})
     return [cell for cell in _cells(path) if not _result(path, cell).is_file()]
 
 
@@ -66,12 +67,16 @@ def complete_table(path: Path, show: ShowRun, announce: Callable[[list[Cell]], A
         show: called before each run; returns what shows its progress.
         announce: given the cells that are to be made, returns what is called before each of them, with its number.
     """
-    request = _requests(path)[0]
+    request = _requests(path)[-1]
     missing = [cell for cell in _cells(path) if not _result(path, cell).is_file()]
+    known = {source_of_draws(cell): cell for cell in _cells(path) if cell not in missing}
     begin = announce(missing)
     for number, cell in enumerate(missing):
         begin(number, cell)
-        row = _made(path, cell, request, show)
+        twin = known.setdefault(source_of_draws(cell), cell)
+        row = (
+            _made(path, cell, request, show) if twin is cell else over_its_graph(read_json(_result(path, twin)), cell)
+        )
         with disk_errors(path):
             _result(path, cell).parent.mkdir(parents=True, exist_ok=True)
             write_json(_result(path, cell), row)
@@ -86,17 +91,19 @@ def is_table(path: Path) -> bool:
 
 def gather(path: Path) -> dict[str, Any]:
     """All cells that are done, as `summary.json` and `table.csv`."""
-    rows = [read_json(_result(path, cell)) for cell in _cells(path) if _result(path, cell).is_file()]
+    wanted = _cells(path)
+    rows = [read_json(_result(path, cell)) for cell in wanted if _result(path, cell).is_file()]
     rows = [{**row, "false_verdict": is_false(row), **targets_met(row)} for row in rows]
     summary = {
         "format": _FORMAT,
         "problem": NAME,
         "budget": _requests(path)[0].budget,
         "num_cells": len(rows),
-        "num_wanted": len(_cells(path)),
+        "num_wanted": len(wanted),
         "num_failed": sum(row["failed"] is not None for row in rows),
         "num_false_verdicts": sum(row["false_verdict"] for row in rows),
         "verdict": in_words(rows),
+        "targets": [one._asdict() for one in findings(rows)],
         "results": rows,
     }
     with disk_errors(path):
@@ -119,19 +126,25 @@ def _result(path: Path, cell: Cell) -> Path:
 
 def _made(path: Path, cell: Cell, request: Request, show: ShowRun) -> dict[str, Any]:
     """The row of a cell. Whatever a method does on a posterior, the others are made too."""
-    where, began = path / cell.directory, time.monotonic()
-    kind = METHODS[cell.method]
+    where, kind = path / cell.directory, METHODS[cell.method]
+    places = [where, directory_of_draws(where, cell)] if takes_draws(cell) else [where]
     row = {**cell._asdict(), "title": kind.title, "directory": cell.directory, "failed": None}
+    make = sampled if kind.plan is not None else combined
     try:
-        make = sampled if kind.plan is not None else combined
-        row |= make(posteriors.load(cell.posterior), cell, request, where, show)
+        with deaths_counted(where), ended_after(request.minutes):
+            posterior = posteriors.load(cell.posterior)
+            if takes_draws(cell):
+                with clocked(places[-1]):
+                    alone(posterior, cell, request, where, show)
+            with clocked(where):
+                row |= make(posterior, cell, request, where, show)
     except (Interrupted, StorageError):
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         log.warning("%s of %s failed: %s", cell.place, cell.posterior, reason)
         row |= {"failed": reason, "error": type(error).__name__}
-    return {**row, "seconds": time.monotonic() - began}
+    return {**row, "seconds": seconds_in(places)}
 
 
 def _as_csv(rows: list[dict[str, Any]]) -> str:
