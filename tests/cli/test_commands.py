@@ -44,10 +44,11 @@ def finished(tmp_path_factory):
     return path, done
 
 
-def test_a_run_ends_with_a_table_and_the_path_of_the_report(finished):
+def test_a_run_ends_with_its_table_verdict_page_and_report(finished):
     path, done = finished
-    assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
-    assert "agent 3" in done.stdout
+    assert done.stdout.splitlines()[-2:] == [f"Watch: consilience watch {path}", f"Report: {path / 'report.html'}"]
+    verdict = json.loads((path / "summary.json").read_text())["verdict"]
+    assert done.stdout.index("agent 3") < done.stdout.index(verdict) < done.stdout.index("Watch: ")
     assert "network average" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no colours or bars without a terminal
     assert "steps/s" not in done.stderr

@@ -50,7 +50,8 @@ def test_a_network_from_init_to_its_report(simulated, tmp_path):
     network = tmp_path / "NET"
     call("network", "init", "--experiment", SENSORS, *OPTIONS, "--out", network)
     done = call("network", "up", network)
-    assert done.stdout.strip().splitlines()[-1] == f"Report: {network / 'report' / 'report.html'}"
+    report = network / "report" / "report.html"
+    assert done.stdout.splitlines()[-2:] == [f"Watch: consilience watch {network}", f"Report: {report}"]
     assert_same_run(cs.Run(network / "report"), simulated)
     nodes = [network / "runs" / f"agent-{agent}" for agent in range(3)]
     summary = json.loads(call("report", *nodes, "--json").stdout)

@@ -12,8 +12,11 @@ from consilience.page import details, sections
 from consilience.page.elements import Words, heading
 from consilience.page.snapshot import Snapshot
 from consilience.page.watching import Watched, Watcher
+from consilience.reports.theme import palette
 
-STYLE = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
+STYLE = f":root {{ {palette(dark=False)} }} body.body--dark {{ {palette(dark=True)} }}\n" + (
+    Path(__file__).parent / "style.css"
+).read_text(encoding="utf-8")
 _TICK_SECONDS, _SLOWEST_SECONDS = 1.0, 60.0
 _IS_DARK = "return document.body.classList.contains('body--dark')"
 _MODES: dict[bool | None, tuple[str, bool | None]] = {
