@@ -109,9 +109,24 @@ def test_any_parameter_can_be_asked_for(tmp_path):
     found = look(run.path, wanted=["w[38]", "no such thing"])
     assert len(found.labels) == 40
     assert "w[38]" in found.curves
-    assert len(found.rows) < 40
+    assert (len(found.rows), found.num_parameters, found.left_out) == (25, 40, "")
+    assert "w[38]" in [row["label"] for row in found.rows]
+    assert found.verdict.words.endswith("Looked at: 25 of 40 parameters at every agent.")
     values = np.array(found.curves["w[38]"].trace[1].points)[:, 1]
     np.testing.assert_allclose(values, noise[0, 1, :, 38], rtol=1e-4)
+
+
+def test_what_cannot_be_looked_at_is_said(tmp_path):
+    big = cs.Problem(
+        log_likelihood=lambda w, x: -0.5 * ((x - w) ** 2).sum(-1), log_prior=lambda w: -0.5 * (w**2).sum(),
+        init=lambda key: jnp.zeros(5001), shards=[jnp.ones((2, 1))] * 33,
+    )  # fmt: skip
+    noise = np.random.default_rng(2).normal(size=(1, 33, 9, 5001)).astype(np.float32)
+    found = look(made_run(tmp_path / "run", big, gossip_plan(33, 9, num_chains=1), {"w": noise}, finish=False).path)
+    assert found.left_out == (
+        "The first 5,000 of 5,001 parameters can be chosen. Of 33 agents 32 are shown, evenly chosen."
+    )
+    assert "24 of 5,001 parameters at 32 of 33 agents" in found.verdict.words
 
 
 def test_nothing_in_the_directory_is_changed(tmp_path):

@@ -9,8 +9,8 @@ from typing import Any
 from consilience.page.agents import Agent, Hearing, alike, seen_by
 from consilience.page.agreeing import distances, same_draws
 from consilience.page.curves import Curve, Curves, curves_of, priors_of
-from consilience.page.history import Entry, History, Line, metrics_of
-from consilience.page.measures import Verdict, verdict_of, verdict_so_far
+from consilience.page.history import MOST_AGENTS, Entry, History, Line, metrics_of
+from consilience.page.measures import EVERYTHING, Verdict, scope_of, verdict_of, verdict_so_far
 from consilience.page.memory import Memory
 from consilience.page.places import Place, plan_of
 from consilience.page.snapshot import Progress, Snapshot, progress_of
@@ -77,8 +77,9 @@ class _Look:
         self.followed = [list(self.labels)[i] for i in evenly(len(self.labels), MOST_ROWS)]
         asked = [one for one in wanted if one in self.labels]
         self.shown = list(dict.fromkeys([*self.followed[:MOST_SHOWN], *asked]))
+        self.followed = list(dict.fromkeys([*self.followed, *asked]))
         for one in self.histories:
-            one.refresh([self.labels[label] for label in dict.fromkeys([*self.followed, *self.shown])])
+            one.refresh([self.labels[label] for label in self.followed])
         self.metrics = {run.path: found for run in runs if (found := metrics_of(run)) is not None}
         self.state = self._state()
 
@@ -86,7 +87,7 @@ class _Look:
         """What is to be seen."""
         plan, hearing, (run, *others) = self.plan, self.hearing, self.runs
         step, status, summary = self._step(), self.status[0], self._summary()
-        rows, across = self._rows(summary)
+        rows, across, scope = self._rows(summary)
         rate = self.memory.rate(step, self.now)
         if self.state == "complete":
             rate = status.get("timing", {}).get("steps_per_second")
@@ -100,7 +101,7 @@ class _Look:
             state=self.state,
             verdict=verdict_of(summary)
             if summary
-            else verdict_so_far(rows, plan.sampler.temperature, self._diverging(), across),
+            else verdict_so_far(rows, plan.sampler.temperature, self._diverging(), across, scope),
             progress=progress_of(plan, step, self.longest.length, rate, rows, self.state == "complete"),
             network=self.memory.network(plan),
             agents=self._agents(step, rate),
@@ -108,6 +109,8 @@ class _Look:
             unit="move" if plan.is_unison else "step",
             rows=rows,
             labels=list(self.labels),
+            num_parameters=len(self.longest.entries),
+            left_out=self._left_out(),
             curves=self._curves(),
             agreement=agreement,
             agreement_words=agreement_words,
@@ -180,13 +183,26 @@ class _Look:
 
     def _rows(
         self, summary: Mapping[str, Any] | None
-    ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, float | None]]:
+    ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, float | None], str]:
+        """A row for each parameter, R-hat across agents, and of what that is."""
         known = summary.get("posterior") if summary else None
         if isinstance(known, list):
-            return [{"agent": None, **row} for row in known[:_MOST_SUMMARISED]], {}
+            asked = [row for row in known[_MOST_SUMMARISED:] if row["label"] in self.shown]
+            return [{"agent": None, **row} for row in [*known[:_MOST_SUMMARISED], *asked]], {}, EVERYTHING
         lines = {label: self._lines(self.labels[label]) for label in self.followed}
         lines = {label: [one for one in some if one.values.shape[1]] for label, some in lines.items()}
-        return self.memory.measured(lines, sum(one.length for one in self.histories))
+        rows, across = self.memory.measured(lines, sum(one.length for one in self.histories))
+        return rows, across, scope_of(lines, len(self.longest.entries), self.plan.num_agents)
+
+    def _left_out(self) -> str:
+        """What of the run cannot be looked at."""
+        count, agents = len(self.longest.entries), self.plan.num_agents
+        found = []
+        if count > len(self.labels):
+            found.append(f"The first {len(self.labels):,} of {count:,} parameters can be chosen.")
+        if any(one.num_agents > len(one.agents) for one in self.histories):
+            found.append(f"Of {agents:,} agents {MOST_AGENTS} are shown, evenly chosen.")
+        return " ".join(found)
 
     def _curves(self) -> dict[str, Curves]:
         priors = priors_of(self.plan.study)

@@ -155,7 +155,9 @@ class Convergence:
         """Show a snapshot."""
         rows = [_parameter_row(number, row) for number, row in enumerate(one.rows)]
         followed = (
-            f"{len(rows)} of {len(one.labels):,} parameters, evenly chosen. " if len(rows) < len(one.labels) else ""
+            f"{len(rows)} of {one.num_parameters:,} parameters: some that are evenly chosen, and those chosen below. "
+            if len(rows) < one.num_parameters
+            else ""
         )
         self.words.set(
             f"{followed}R-hat and effective draws are those of the worst agent. A bar is full at its goal."
@@ -222,6 +224,7 @@ class Parameters:
         self.words.set(
             "On the left the draws so far as densities, on the right as paths."
             + (" The dotted grey line is the prior." if has_prior else "")
+            + f" {one.left_out}"
         )
         for label in [known for known in self._pairs if known not in there]:
             self._pairs.pop(label)[0].delete()

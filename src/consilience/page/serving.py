@@ -102,6 +102,7 @@ def serve(path: Path, place: socket.socket, access: Access, *, follows_parent: b
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
+        ws_per_message_deflate=False,  # it would cost more than the way through this machine
         **options,  # type: ignore[arg-type]
     )
     server = uvicorn.Server(config)

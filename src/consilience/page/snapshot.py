@@ -56,6 +56,10 @@ class Snapshot:
     """Of parameters: moments, R-hat, effective draws."""
     labels: Sequence[str] = ()
     """Of all numbers that can be looked at."""
+    num_parameters: int = 0
+    """How many there are."""
+    left_out: str = ""
+    """What cannot be looked at, in words."""
     curves: Mapping[str, Curves] = field(default_factory=dict)
     agreement: Sequence[Curve] = ()
     agreement_words: str = ""
