@@ -10,7 +10,7 @@ import pytest
 
 import consilience as cs
 from consilience.errors import InputError
-from consilience.page.agents import Agent, Hearing, seen_by
+from consilience.page.agents import Agent, Hearing, all_wait, seen_by
 from consilience.page.history import MOST_DRAWS, History
 from consilience.page.measures import verdict_of
 from consilience.page.places import Place, places, require_watchable
@@ -43,9 +43,9 @@ def test_a_complete_run_has_its_summary_s_verdict_and_rows(tmp_path):
     assert [row["label"] for row in found.rows] == ["age", "stage", "treatment"]
     assert [row["rhat"] for row in found.rows] == [row["rhat"] for row in run.summary["posterior"]]
     assert {one.state for one in found.agents} == {"done"}
-    assert found.report is None  # none was written
+    assert found.reports == []  # none was written
     (run.path / "report.html").write_text("<p>")
-    assert look(run.path).report == run.path / "report.html"
+    assert look(run.path).reports == [("Open the report", run.path / "report.html")]
 
 
 @pytest.mark.parametrize(("apart", "words"), [(0.0, "So far: Converged"), (0.5, "agents disagree about")])
@@ -137,6 +137,13 @@ def test_nothing_in_the_directory_is_changed(tmp_path):
         assert files_of(run.path) == before
 
 
+def summary_of_node(agent):
+    return {
+        "agent": agent, "messages": {"sent": 7, "received": 8, "rejected": 2}, "rejections": {HOSTILE: 2},
+        "traffic": {"bytes_sent": 70, "bytes_received": 80, "asked_for": 0},
+    }  # fmt: skip
+
+
 def test_a_network_is_read_from_its_nodes(tmp_path):
     """Three nodes that walk chains of their own, one of which has not begun, and then has."""
     plan = gossip_plan(3, 100)
@@ -153,6 +160,18 @@ def test_a_network_is_read_from_its_nodes(tmp_path):
     assert [one.state for one in found.agents] == ["sampling", "sampling", "not here yet"]
     assert [(row["agent"], row["sent"]) for row in found.messages] == [(0, 100), (1, 90)]
     assert "step 90 of 100" in found.progress.words
+    for agent in (0, 1):
+        (runs[agent] / "summary.json").write_text(json.dumps(summary_of_node(agent)))
+        (runs[agent] / "report.html").write_text("<p>")
+    late = Reader()  # of somebody who looks when the nodes are gone
+    late.hearing.take([answer(agent, here=False) for agent in range(3)], 20.0)
+    found = late.snapshot(place)
+    assert [(one.state, one.round, one.rate) for one in found.agents[:2]] == [("done", 100, 1.0)] * 2
+    assert found.messages[1] == {
+        "agent": 1, "sent": 7, "received": 8, "rejected": 2, "bytes_sent": 70, "bytes_received": 80, "asked_for": 0,
+        "why": f"{HOSTILE} (2)",
+    }  # fmt: skip
+    assert found.reports == [(f"Report of agent {n}", runs[n] / "report.html") for n in (0, 1)]
 
 
 def test_states_of_nodes_follow_what_they_answer():
@@ -172,6 +191,8 @@ def test_states_of_nodes_follow_what_they_answer():
     found = hearing.agents({2: "running"})
     assert [one.state for one in found] == ["waiting", "waiting", "lost"]
     assert found[0].detail == "for agent 2"
+    assert found[2].round == 195
+    assert all_wait(found)
     hearing.take([answer(0, 2000), answer(1, 2000), answer(2, 150)], 20.0)
     assert [one.state for one in hearing.agents({})] == ["sampling", "sampling", "behind"]
     hearing.take([answer(0, 3000, done=True), answer(1, 3000, done=True), answer(2, here=False)], 40.0)
@@ -213,6 +234,9 @@ def test_a_series_offers_its_runs(tmp_path):
     shutil.copytree(first.path, tmp_path / "agents-5")
     (tmp_path / "figures").mkdir()
     assert list(places(tmp_path)) == ["agents-1", "agents-5"]
+    (tmp_path / "report.html").write_text("<p>")
+    (place, _) = places(tmp_path).values()
+    assert Reader().snapshot(place).reports == [("Report of the series", tmp_path / "report.html")]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +251,16 @@ def test_progress_is_told_in_the_plan_s_own_units(plan, step, words):
     found = progress_of(plan, step, max(0, step - plan.burn_in), 10.0, [], False)
     assert found.words == words
     assert 0 < found.share < 1
+
+
+def test_progress_says_how_long_it_takes_and_that_nobody_samples():
+    plan = unison_plan(3, 100)  # 20 moves of warm-up
+    assert progress_of(plan, 10, 0, 5.0, [], False).left == "2 s of the warm-up left"
+    assert progress_of(plan, 60, 40, 5.0, [], False).left == "12 s left"
+    waiting = progress_of(plan, 60, 40, 5.0, [], False, waits=True)
+    assert (waiting.words, waiting.rate, waiting.left) == (
+        "40 of 100 draws of a chain, everybody waits", "", "",
+    )  # fmt: skip
 
 
 def test_a_run_that_was_cut_short_says_so(tmp_path):

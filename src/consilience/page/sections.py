@@ -40,9 +40,10 @@ _SAID = (
 
 
 class Head:
-    """The verdict in words, how far the run is, and its report."""
+    """The verdict in words, how far the run is, and its reports."""
 
-    def __init__(self, report: str) -> None:
+    def __init__(self, reports: str) -> None:
+        self._place, self._reports = reports, list[str]()
         with ui.element("section").classes("card wide verdict") as self.box:
             self.mark = Words("mark", "div")
             self.verdict = Words()
@@ -53,9 +54,7 @@ class Head:
             ):
                 self.filled = ui.element("div")
             self.notes = Words("words muted")
-            self.link = ui.element("a").classes("report").props(f'target=_blank href="{report}"')
-            with self.link:
-                ui.label("Open the report")
+            self.links = ui.element("div").classes("links")
         self.box.props("aria-live=polite")
         self._kind = ""
 
@@ -81,7 +80,17 @@ class Head:
         self.filled.style(f"width: {percent}%")
         self.bar.props(f"aria-valuenow={percent:.0f}")
         self.notes.set(" ".join(one.notes))
-        self.link.set_visibility(one.report is not None)
+        self._link([name for name, _ in one.reports])
+
+    def _link(self, names: list[str]) -> None:
+        if names == self._reports:
+            return
+        self._reports = names
+        self.links.clear()
+        with self.links:
+            for number, name in enumerate(names):
+                with ui.element("a").classes("report").props(f'target=_blank href="{self._place}/{number}"'):
+                    ui.label(name)
 
 
 class Agents:

@@ -81,10 +81,11 @@ class Watcher:
         self._wake.set()
         return found
 
-    def report(self, name: str) -> Path | None:
-        """The report of a finished run."""
+    def report(self, name: str, number: int) -> Path | None:
+        """One of the reports that a place has."""
         found = self._watched.get(name)
-        return found.snapshot.report if found is not None and found.snapshot is not None else None
+        there = found.snapshot.reports if found is not None and found.snapshot is not None else ()
+        return there[number][1] if 0 <= number < len(there) else None
 
     def _look(self) -> None:
         while not self.stop.is_set():
