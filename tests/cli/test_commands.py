@@ -14,6 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 import consilience as cs
+from consilience.cli import commands
+from consilience.sampling import reproduction
 from tests.command import Command
 
 COMMAND = [sys.executable, "-m", "consilience.cli.main"]
@@ -79,6 +81,20 @@ def test_what_has_not_converged_says_so_everywhere_and_what_to_do(finished):
     page = (path / "report.html").read_text()
     assert "Not converged: R-hat of theta_" in page
     assert "What to do: sample longer" in page
+
+
+def test_a_reproduction_says_whether_it_has_converged(tmp_path, monkeypatch, capsys):
+    def made(out, *_):
+        summary = {"converged": False, "verdict": "Not converged: gmm.", "remedy": "sample longer"}
+        (out / "summary.json").write_text(json.dumps(summary))
+        return out / "report.html"
+
+    monkeypatch.setattr(reproduction, "reproduce", made)
+    commands.reproduce(tmp_path)
+    told = capsys.readouterr()
+    assert told.err.endswith("Warning: Not converged: gmm. What to do: sample longer.\n")
+    assert "Not converged: gmm." in told.out
+    assert told.out.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
 
 
 def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):

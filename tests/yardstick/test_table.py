@@ -170,6 +170,9 @@ def test_a_table_from_the_command_line(tmp_path):
     assert rows["nuts"]["on_target"]
     assert rows["nuts"]["ess_mean"] > 5_000
     assert rows["kinetic"]["on_target"]
+    (short,) = json.loads((path / "summary.json").read_text())["not_converged"]
+    assert short.startswith("cells/kidiq-kidscore_momiq/dula-")
+    assert done.stderr.startswith(f"Warning: Not converged: 1 of 5 runs ({short}). What to do: ")
     assert not rows["dula"]["on_target"]  # far too few rounds in coordinates of such units
     assert rows["one-shot"]["failed"] or rows["one-shot"]["converged"] is None
     again = call("run", "posteriordb", *wanted, "--budget", 20_000, "--out", path, "--json")

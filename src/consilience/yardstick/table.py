@@ -97,6 +97,7 @@ def gather(path: Path) -> dict[str, Any]:
         "num_failed": sum(row["failed"] is not None for row in rows),
         "num_false_verdicts": sum(row["false_verdict"] for row in rows),
         "verdict": in_words(rows),
+        "not_converged": [row["directory"] for row in rows if row.get("converged") is False],
         "results": rows,
     }
     with disk_errors(path):
