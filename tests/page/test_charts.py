@@ -92,6 +92,16 @@ def test_hidden_lines_keep_their_place_and_colour():
     assert series[9]["lineStyle"]["type"] == "dashed"
 
 
+def test_chains_stand_side_by_side_on_one_scale():
+    lines = [Curve(f"chain {n}", [(0.0, 1.0), (1.0, 2.0 + n)]) for n in range(3)]
+    drawn = charts.trace(Curves("w", [], [], lines), {"chain 0", "chain 2"}, False, "move")
+    assert [one["name"] for one in drawn["xAxis"]] == ["chain 0", "chain 2"]
+    assert [one["xAxisIndex"] for one in drawn["series"] if one["data"]] == [0, 1]
+    assert [(one["min"], one["max"]) for one in drawn["yAxis"]] == [(1.0, 4.0)] * 2
+    agents = [Curve(f"agent {n}", line.points) for n, line in enumerate(lines)]
+    assert charts.trace(Curves("w", [], [], agents), {"agent 0", "agent 2"}, False, "step")["xAxis"]["name"] == "step"
+
+
 @pytest.mark.parametrize(
     "prior",
     [

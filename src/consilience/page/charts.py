@@ -32,6 +32,8 @@ STATES: dict[str, tuple[str, str, int]] = {
     "here": ("●", "circle", 0),
 }
 """For each state a sign, a shape and the number of a colour: none is told by colour alone."""
+_MARGIN = 11
+"""Percent of a figure's width for the numbers on its left."""
 _OTHER = ("○", "circle", -1)
 _GONE = ("lost", "failed", "stopped")
 _HOLLOW = ("lost", "failed", "silent", "not here yet", "unknown")
@@ -75,9 +77,28 @@ def density(curves: Curves, shown: Collection[str], dark: bool) -> Options:
 
 
 def trace(curves: Curves, shown: Collection[str], dark: bool, unit: str) -> Options:
-    """The path of each agent (or chain)."""
+    """The path of each agent; chains, which all walk in one place, stand side by side."""
     series = _series(curves.trace, shown, dark, width=0.9)
-    return _plane(series, dark, "traces", x={"name": unit}, y={"scale": True})
+    drawn = [place for place, one in enumerate(series) if one["data"]]
+    plane = _plane(series, dark, "traces", x={"name": unit}, y={"scale": True})
+    if len(drawn) < 2 or not all(one.name.startswith("chain ") for one in curves.trace):
+        return plane
+    heights = [y for place in drawn for _, y in series[place]["data"]]
+    ends = {"min": min(heights), "max": max(heights)}
+    for place, one in enumerate(series):
+        number = drawn.index(place) if place in drawn else 0
+        one |= {"xAxisIndex": number, "yAxisIndex": number}
+    numbers, width = range(len(drawn)), (100 - _MARGIN) / len(drawn)
+    blank = {"axisLabel": {"show": False}, "axisTick": {"show": False}}
+    places = [{"left": f"{_MARGIN + n * width:.2f}%", "width": f"{width - 1:.2f}%"} for n in numbers]
+    return plane | {
+        "grid": [{"top": 10, "bottom": 24, **place} for place in places],
+        "xAxis": [
+            {**plane["xAxis"], **blank, "gridIndex": n, "name": series[drawn[n]]["name"], "nameGap": 8}
+            for n in numbers
+        ],
+        "yAxis": [{**plane["yAxis"], **(blank if n else {}), **ends, "gridIndex": n} for n in numbers],
+    }
 
 
 def agreement(curves: Sequence[Curve], dark: bool) -> Options:
