@@ -1,6 +1,7 @@
 """The first screen: commands in groups, and three to try that exist."""
 
 import re
+from pathlib import Path
 
 import pytest
 import typer
@@ -21,6 +22,16 @@ def test_commands_stand_in_groups_and_three_are_there_to_try():
     commands = typer.main.get_command(app).commands
     assert {command for command, _ in tried} <= set(commands)
     assert {target for _, target in tried if target and target != "what"} <= set(EXPERIMENTS)
+
+
+def test_help_and_the_reference_agree_where_a_node_s_log_goes():
+    shown = CliRunner().invoke(app, ["node", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).stdout
+    reference = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
+    assert "Log a JSON object a line on standard error; at the end the summary on standard output." in shown
+    said = " ".join(reference.partition("## consilience node")[2].partition("## ")[0].split())
+    assert (
+        "With `--json` the log is one JSON object a line, still on standard error, and standard output gets" in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Networks from the command line: made, run, watched and reported as a user does."""
 
 import json
+import re
 import shutil
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 import consilience as cs
 from consilience.cli.network_display import print_network
-from consilience.deployment.networks import node_runs
+from consilience.deployment.networks import make_network, node_runs
 from consilience.deployment.processes import network_status
 from consilience.sampling.targets import Wishes, main_plan
 from tests.cli.test_commands import call, error_of
@@ -49,7 +50,8 @@ def test_run_by_peers_draws_what_simulate_draws(simulated, tmp_path):
 def test_a_network_from_init_to_its_report(simulated, tmp_path):
     network = tmp_path / "NET"
     call("network", "init", "--experiment", SENSORS, *OPTIONS, "--out", network)
-    done = call("network", "up", network)
+    done = call("network", "up", network, "--page")
+    assert re.search(r"^Page: http://127\.0\.0\.1:\d+/$", done.stderr, re.MULTILINE)
     report = network / "report" / "report.html"
     assert done.stdout.splitlines()[-2:] == [f"Watch: consilience watch {network}", f"Report: {report}"]
     assert_same_run(cs.Run(network / "report"), simulated)
@@ -88,6 +90,21 @@ def test_a_stopped_network_leaves_checkpoints(tmp_path):
     assert f"`consilience network up {network}` resumes them" in told
     assert {cs.Run(path).status["status"] for path in node_runs(network)} == {"interrupted"}
     assert "has not finished" in error_of("report", *node_runs(network))
+
+
+def test_how_a_node_ended_that_is_gone_is_read_from_its_run(tmp_path):
+    """Nodes that nobody started: of one there is no run, of the others what their runs say."""
+    wishes = Wishes(num_agents=3, num_steps=300, numbers={"step_size": 1e-3, "consensus": 0.2}, entries={"seed": 4})
+    make_network(main_plan(SENSORS, wishes).plan, tmp_path / "NET", insecure=True)
+    for agent, status in ((1, "complete"), (2, "interrupted")):
+        run = tmp_path / "NET" / "runs" / f"agent-{agent}"
+        run.mkdir(parents=True)
+        (run / "status.json").write_text(json.dumps({"format": 1, "status": status}))
+    assert network_status(tmp_path / "NET", 0.2) == [
+        {"agent": 0, "here": False},
+        {"agent": 1, "here": False, "ended": "complete"},
+        {"agent": 2, "here": False, "ended": "interrupted"},
+    ]
 
 
 def own_status(network, site):

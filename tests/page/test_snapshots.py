@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.deployment.networks import make_network
 from consilience.errors import InputError
 from consilience.page.agents import Agent, Hearing, all_wait, seen_by
 from consilience.page.history import MOST_DRAWS, History
@@ -16,7 +17,7 @@ from consilience.page.measures import verdict_of
 from consilience.page.places import Place, places, require_watchable
 from consilience.page.reader import Reader
 from consilience.page.snapshot import progress_of
-from consilience.page.tables import log_of
+from consilience.page.tables import log_of, participation_of
 from consilience.runs.convergence import standing
 from consilience.runs.directory import RunDirectory
 from tests.made_runs import gossip_plan, made_run, unison_plan
@@ -220,6 +221,62 @@ def test_hostile_words_come_through_as_they_are(tmp_path):
     ]
     assert any(HOSTILE in one.words for one in found)
     assert all(len(one.words) <= 500 and one.words.isprintable() for one in found)
+
+
+def test_a_run_by_nodes_is_watched_from_its_first_moment(tmp_path):
+    """`run --engine peers` makes its network inside the run's directory, before there is a run."""
+    make_network(gossip_plan(3, 100, problem="tests.page.runs:problem"), tmp_path / "run" / "network", insecure=True)
+    ((name, place),) = places(tmp_path / "run").items()
+    assert (name, place.run, place.network) == ("run", None, tmp_path / "run" / "network")
+    found = Reader().snapshot(place)
+    assert (found.state, found.progress.words) == ("waiting", "waiting for the first node")
+    whole = gossip_run(tmp_path / "whole", finish=False, engine="peers")
+    shutil.copytree(whole.path, tmp_path / "run", dirs_exist_ok=True)
+    ((_, place),) = places(tmp_path / "run").items()
+    found = Reader().snapshot(place)
+    assert place.run == tmp_path / "run"
+    assert found.subtitle.endswith("nodes of a network")
+
+
+def test_a_run_on_a_mesh_says_so(tmp_path):
+    found = look(gossip_run(tmp_path / "run", finish=False, engine="mesh").path)
+    assert found.subtitle.endswith("on a mesh of devices")
+    assert found.messages_words.startswith("All agents are in one program, so nothing is sent.")
+
+
+def test_whose_data_counts_is_told_in_shares():
+    members = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 0], [1, 0, 0]])
+    assert participation_of(members, [0, 1], 3) == [
+        {"agent": 0, "share": 1.0, "now": True}, {"agent": 1, "share": 0.75, "now": True},
+        {"agent": 2, "share": 0.25, "now": False},
+    ]  # fmt: skip
+    assert participation_of(members, None, 3)[2] == {"agent": 2, "share": 0.25, "now": None}
+    assert participation_of(None, [0, 1], 3) == []
+
+
+def test_accuracy_and_calibration_are_those_that_were_stored(tmp_path):
+    """Two agents, two draws: half and all of four rows right; calibration bin by bin."""
+    run = gossip_run(tmp_path / "run", finish=False)
+    assert look(run.path).classified is None
+    accuracy = np.array([[[0.5, 0.5], [1.0, 0.5]]])
+    run.store_beside("accuracy", {"accuracy": (("chain", "agent", "draw"), accuracy), "step": ("draw", [10, 20])})
+    bins = ("agent", "bin")
+    predictions = {
+        "predicted": (("agent", "row"), [[0, 1, 1, 1], [0, 1, 1, 0]]), "label": ("row", [0, 1, 1, 0]),
+        "bin_confidence": (bins, [[0.6, 0.9], [0.7, np.nan]]), "bin_accuracy": (bins, [[0.5, 1.0], [1.0, np.nan]]),
+    }  # fmt: skip
+    run.store_beside("predictions", predictions, {"agent": [0, 1]})
+    found = look(run.path).classified
+    assert [(one.name, one.points) for one in found.accuracy] == [
+        ("agent 0", [(10, 50), (20, 50)]), ("agent 1", [(10, 100), (20, 50)]),
+    ]  # fmt: skip
+    assert [(one.name, one.points) for one in found.calibration] == [
+        ("agent 0", [(0.6, 0.5), (0.9, 1.0)]), ("agent 1", [(0.7, 1.0)]),
+    ]  # fmt: skip
+    assert found.words == (
+        "Accuracy of the last draws: 62.50 %. "
+        "Averaged over draws, 87.50 % of the held-out inputs are classified rightly."
+    )
 
 
 def test_what_is_no_run_is_refused(tmp_path):
