@@ -99,6 +99,7 @@ def test_how_a_node_ended_that_is_gone_is_read_from_its_run(tmp_path):
     for agent, status in ((1, "complete"), (2, "interrupted")):
         run = tmp_path / "NET" / "runs" / f"agent-{agent}"
         run.mkdir(parents=True)
+        shutil.copy(tmp_path / "NET" / "plan.toml", run)
         (run / "status.json").write_text(json.dumps({"format": 1, "status": status}))
     assert network_status(tmp_path / "NET", 0.2) == [
         {"agent": 0, "here": False},
