@@ -7,11 +7,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import consilience as cs
 from consilience.cli.main import app
-from consilience.errors import PlanError
+from consilience.errors import ConditionError, PlanError
 from consilience.experiments import EXPERIMENTS, import_problem
 from consilience.sampling.targets import plans_for
 from consilience.sampling.wishes import Wishes
+from consilience.theory import require_dula
 
 
 def test_commands_stand_in_groups_and_three_are_there_to_try():
@@ -41,6 +43,21 @@ def test_help_and_the_reference_agree_where_a_node_s_log_goes():
 def test_a_name_that_is_nearly_right_gets_a_suggestion(reference, words):
     with pytest.raises(PlanError, match=words):
         import_problem(reference, 3)
+
+
+@pytest.mark.parametrize("kind", ["hmc", "nuts", "kinetic", "langevin"])
+def test_the_theory_declines_other_samplers_and_says_what_to_do(kind, tmp_path):
+    asked = ["theory", "gmm", "--agents", "5", "--sampler", kind, "--out", str(tmp_path / "theory")]
+    declined = CliRunner().invoke(app, asked).exception
+    assert isinstance(declined, ConditionError)
+    assert f"the theorems are about D-ULA, and say nothing about {kind}" in str(declined)
+    assert "take --sampler dula" in str(declined)
+    assert not (tmp_path / "theory").exists()
+
+
+def test_the_theory_declines_momentum_with_steps_by_hand():
+    with pytest.raises(ConditionError, match="say nothing about sghmc: `consilience check` says whether the plan is"):
+        require_dula(cs.sghmc(1e-3, 0.2))
 
 
 def test_no_two_experiments_have_one_title():

@@ -33,6 +33,7 @@ _GOAL = """
 </span>
 """
 _MOST_LINES = 10
+_NO_PRIOR = " Without the prior: that of a problem of one's own is in its program, which this page does not run."
 _SAID = (
     "Not converged yet: ", "Not converged: ", "So far: Converged: ", "Converged: ", "Not a sample of the posterior: ",
 )  # fmt: skip
@@ -232,7 +233,7 @@ class Parameters:
         has_prior = any(some.prior for some in there.values())
         self.words.set(
             "On the left the draws so far as densities, on the right as paths."
-            + (" The dotted grey line is the prior." if has_prior else "")
+            + (" The dotted grey line is the prior." if has_prior else _NO_PRIOR)
             + f" {one.left_out}"
         )
         for label in [known for known in self._pairs if known not in there]:
