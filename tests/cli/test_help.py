@@ -57,7 +57,7 @@ def test_the_theory_declines_other_samplers_and_says_what_to_do(kind, tmp_path):
 
 def test_the_theory_declines_momentum_with_steps_by_hand():
     with pytest.raises(ConditionError, match="say nothing about sghmc: `consilience check` says whether the plan is"):
-        require_dula(cs.sghmc(1e-3, 0.2))
+        require_dula(cs.sghmc(1e-3, 0.2, 1.0))
 
 
 def test_no_two_experiments_have_one_title():
