@@ -21,7 +21,7 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[$*]'
 	@touch $@ $(VENV)/.installed
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.installed-page
 	@$(BIN)/consilience run gmm --out "demo/$$(date +%Y%m%d-%H%M%S)"
 
 lint: $(VENV)/.installed-test

@@ -31,7 +31,7 @@ _LIMIT = 1.02
 
 
 def watched() -> Iterator[Line | Skipped]:
-    """Steps of the mixture with the page and its browsers, over steps without; and the page's own computing."""
+    """Steps of the mixture with the page and its browsers, over steps without; and its share of a processor."""
     if find_spec("nicegui") is None:
         yield Skipped("a live page with ten browsers", "needs the extra page")
         return
@@ -42,11 +42,11 @@ def watched() -> Iterator[Line | Skipped]:
     best = best_of_each(contestants, _REPETITIONS)
     what = f"page, {_BROWSERS} browsers: a step of 5 agents / without it"
     yield Line(what, best["watched"], best["alone"], _LIMIT)
-    yield Line("page, the same: its processor time / that of the sampler", max(shares), 1.0, _LIMIT - 1, unit="")
+    yield Line("page, the same: its processor time / time on the clock", max(shares), 1.0, _LIMIT - 1, unit="")
 
 
 def _sampled(shares: list[float] | None) -> float:
-    """Seconds of a step; with a page, the share of processor time that it took is noted."""
+    """Seconds of a step; with a page, the share of one processor that it took is noted."""
     from benchmarks.setting import mixture, mixture_plan
     from consilience import sample
     from consilience.errors import PlanWarning
@@ -68,12 +68,12 @@ def _sampled(shares: list[float] | None) -> float:
 
         def note(progress: Progress) -> None:
             if shares is not None and progress.step > plan.num_steps // 4 and not before:  # all browsers are there
-                before.append((_computed(page), time.process_time()))
+                before.append((_computed(page), time.monotonic()))
 
         made = sample(problem, plan, path, progress=note)
         if shares is not None:
-            ((of_page, of_sampler),) = before
-            shares.append((_computed(page) - of_page) / (time.process_time() - of_sampler))
+            ((of_page, then),) = before
+            shares.append((_computed(page) - of_page) / (time.monotonic() - then))
         return made.status["timing"]["sampling_seconds"] / plan.num_steps
 
 

@@ -1,5 +1,9 @@
 """Formulas of the built pages: set as MathML, which browsers draw by themselves: pages fetch and run nothing.
 
+Why not MathJax or KaTeX: all browsers have drawn MathML since the beginning of 2023, so a page needs no script and no
+fonts for it, works from disk and offline as it is, can be read aloud, and one small converter, which comes in a wheel
+(docutils), makes it when the pages are built.
+
 Two notations lead to it. A block that is fenced as `math` holds TeX. Inline code that holds nothing but mathematics
 is a formula in plain text, as in `α_k ∇U_i(w_i)`: in a terminal it is read as it stands, and on a page it is set.
 """

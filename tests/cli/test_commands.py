@@ -14,6 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 import consilience as cs
+from consilience.cli import commands
+from consilience.errors import RunError
+from consilience.sampling import reproduction
 from tests.command import Command
 
 COMMAND = [sys.executable, "-m", "consilience.cli.main"]
@@ -44,10 +47,11 @@ def finished(tmp_path_factory):
     return path, done
 
 
-def test_a_run_ends_with_a_table_and_the_path_of_the_report(finished):
+def test_a_run_ends_with_its_table_verdict_page_and_report(finished):
     path, done = finished
-    assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
-    assert "agent 3" in done.stdout
+    assert done.stdout.splitlines()[-2:] == [f"Watch: consilience watch {path}", f"Report: {path / 'report.html'}"]
+    verdict = json.loads((path / "summary.json").read_text())["verdict"]
+    assert done.stdout.index("agent 3") < done.stdout.index(verdict) < done.stdout.index("Watch: ")
     assert "network average" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no colours or bars without a terminal
     assert "steps/s" not in done.stderr
@@ -80,6 +84,20 @@ def test_what_has_not_converged_says_so_everywhere_and_what_to_do(finished):
     assert "What to do: sample longer" in page
 
 
+def test_a_reproduction_says_whether_it_has_converged(tmp_path, monkeypatch, capsys):
+    def made(out, *_):
+        summary = {"converged": False, "verdict": "Not converged: gmm.", "remedy": "sample longer"}
+        (out / "summary.json").write_text(json.dumps(summary))
+        return out / "report.html"
+
+    monkeypatch.setattr(reproduction, "reproduce", made)
+    commands.reproduce(tmp_path)
+    told = capsys.readouterr()
+    assert told.err.endswith("Warning: Not converged: gmm. What to do: sample longer.\n")
+    assert "Not converged: gmm." in told.out
+    assert told.out.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
+
+
 def test_a_report_is_redrawn_from_the_directory_alone(finished, tmp_path):
     path, _ = finished
     moved = tmp_path / "moved"
@@ -108,7 +126,8 @@ def test_killed_in_the_middle_then_resumed(tmp_path):
         errors = said.read()
     assert process.returncode == 130
     assert f"consilience resume {path}" in errors
-    assert "not complete" in error_of("report", path)
+    with pytest.raises(RunError, match="not complete"):
+        commands.report([path])
     call("resume", path)
     run = cs.Run(path)
     assert run.complete

@@ -1,6 +1,7 @@
 """`consilience mesh plan`: what a mesh would cost, each in a process of its own, whose devices are virtual."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -38,6 +39,7 @@ def test_a_ring_of_ten_thousand_on_sixteen_devices(tmp_path):
     assert "in 2 permutations" in said
     assert "those of its own network were repeated" in said
     assert "counts a loop" not in said
+    assert re.search(r"Times and the speed-up assume [\d.]+ GB/s .*; nothing was measured", said)
 
 
 @pytest.mark.slow(reason="compiles for several devices")

@@ -1,16 +1,21 @@
 """Networks from the command line: made, run, watched and reported as a user does."""
 
 import json
+import re
 import shutil
 import time
 
 import numpy as np
 import pytest
+import typer
 
 import consilience as cs
+from consilience.cli import commands
 from consilience.cli.network_display import print_network
-from consilience.deployment.networks import node_runs
-from consilience.deployment.processes import network_status
+from consilience.deployment.networks import make_network, node_runs
+from consilience.deployment.processes import network_status, stop_network
+from consilience.errors import ConsilienceError, NetworkError, RunError
+from consilience.sampling.engines import engine_named
 from consilience.sampling.targets import Wishes, main_plan
 from tests.cli.test_commands import call, error_of
 from tests.command import Command
@@ -42,22 +47,27 @@ def test_run_by_peers_draws_what_simulate_draws(simulated, tmp_path):
     assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
     assert_same_run(cs.Run(path), simulated)
     assert (path / "network" / "runs" / "agent-2" / "summary.json").exists()
-    assert "already holds a run" in error_of("run", SENSORS, "--engine", "peers", *OPTIONS, "--out", path)
+    with pytest.raises(RunError, match="already holds a run"):
+        engine_named("peers").require_room(path)
 
 
 @pytest.mark.slow(reason="a network of real processes")
 def test_a_network_from_init_to_its_report(simulated, tmp_path):
     network = tmp_path / "NET"
     call("network", "init", "--experiment", SENSORS, *OPTIONS, "--out", network)
-    done = call("network", "up", network)
-    assert done.stdout.strip().splitlines()[-1] == f"Report: {network / 'report' / 'report.html'}"
+    done = call("network", "up", network, "--page")
+    assert re.search(r"^Page: http://127\.0\.0\.1:\d+/$", done.stderr, re.MULTILINE)
+    report = network / "report" / "report.html"
+    assert done.stdout.splitlines()[-2:] == [f"Watch: consilience watch {network}", f"Report: {report}"]
     assert_same_run(cs.Run(network / "report"), simulated)
     nodes = [network / "runs" / f"agent-{agent}" for agent in range(3)]
     summary = json.loads(call("report", *nodes, "--json").stdout)
     assert summary["run"] == str(network / "runs" / "whole")
     assert summary["agents"] == cs.Run(network / "report").summary["agents"]
-    assert "agent 2 is not given" in error_of("report", *nodes[:2])
-    assert "--out is for" in error_of("report", nodes[0], "--out", tmp_path / "elsewhere")
+    with pytest.raises(ConsilienceError, match="agent 2 is not given"):
+        commands.report(nodes[:2])
+    with pytest.raises(typer.BadParameter, match="--out is for"):
+        commands.report(nodes[:1], out=tmp_path / "elsewhere")
 
 
 @pytest.mark.slow(reason="a network of real processes")
@@ -74,7 +84,8 @@ def test_a_node_that_cannot_start_ends_the_network_and_says_why(tmp_path):
 def test_a_stopped_network_leaves_checkpoints(tmp_path):
     network = tmp_path / "NET"
     call("network", "init", "--experiment", SENSORS, *OPTIONS, "--steps", 100_000, "--out", network)
-    assert "no node of" in error_of("network", "down", network)
+    with pytest.raises(NetworkError, match="no node of"):
+        stop_network(network)
     up = Command("network", "up", network)
     deadline = time.monotonic() + 120
     while not all(node.get("round") for node in network_status(network, 0.5)):
@@ -86,7 +97,24 @@ def test_a_stopped_network_leaves_checkpoints(tmp_path):
     assert up.returncode == 130
     assert f"`consilience network up {network}` resumes them" in told
     assert {cs.Run(path).status["status"] for path in node_runs(network)} == {"interrupted"}
-    assert "has not finished" in error_of("report", *node_runs(network))
+    with pytest.raises(ConsilienceError, match="has not finished"):
+        commands.report(node_runs(network))
+
+
+def test_how_a_node_ended_that_is_gone_is_read_from_its_run(tmp_path):
+    """Nodes that nobody started: of one there is no run, of the others what their runs say."""
+    wishes = Wishes(num_agents=3, num_steps=300, numbers={"step_size": 1e-3, "consensus": 0.2}, entries={"seed": 4})
+    make_network(main_plan(SENSORS, wishes).plan, tmp_path / "NET", insecure=True)
+    for agent, status in ((1, "complete"), (2, "interrupted")):
+        run = tmp_path / "NET" / "runs" / f"agent-{agent}"
+        run.mkdir(parents=True)
+        shutil.copy(tmp_path / "NET" / "plan.toml", run)
+        (run / "status.json").write_text(json.dumps({"format": 1, "status": status}))
+    assert network_status(tmp_path / "NET", 0.2) == [
+        {"agent": 0, "here": False},
+        {"agent": 1, "here": False, "ended": "complete"},
+        {"agent": 2, "here": False, "ended": "interrupted"},
+    ]
 
 
 def own_status(network, site):

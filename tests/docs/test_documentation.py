@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,20 @@ def entries(value, *, named=("graph", "timing", "consensus_rate", "agents", "net
         if name in value:
             names |= entries(value[name])
     return names
+
+
+def test_the_readme_names_every_guide_part_and_extra():
+    text = (ROOT / "README.md").read_text()
+    pages = [page for folder in ("tutorials", "how-to", "explanation") for page in (DOCS / folder).glob("*.md")]
+    pages += (DOCS / "reference").glob("*.md")
+    assert [page.name for page in pages if f"({page.relative_to(ROOT).as_posix()})" not in text] == []
+    layout = text.partition("## How it is laid out")[2].partition("## ")[0]
+    parts = [one.parent.name for one in (ROOT / "src" / "consilience").glob("*/__init__.py")]
+    assert [name for name in parts if f"  {name}/ " not in layout] == []
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {name for found in re.findall(r"'\.\[([\w,]+)\]'", text) for name in found.split(",")}
+    assert {"glm", "page", "peers"} <= named <= set(extras)
+    assert "consilience[" not in text
 
 
 def test_every_error_is_documented():

@@ -144,6 +144,8 @@ def test_reproduction_continues_and_averages_over_seeds(few_images, tmp_path, mo
     page = reproduction.reproduce(tmp_path / "all", lambda plan: None, lambda *_: None, num_steps=24)
     assert (tmp_path / "all/mnist-seed-0/d-ula-5/status.json").stat().st_mtime_ns == first  # not sampled again
     found = json.loads((tmp_path / "all/summary.json").read_text())
+    assert found["converged"] is not True  # 24 steps
+    assert found["verdict"].startswith("Not ")
     means = {row["method"]: row for row in found["mnist_mean_over_seeds"]}
     both = [found["results"][f"mnist-seed-{seed}"][0]["accuracy_mean"] for seed in (0, 1)]
     assert means["D-ULA"]["accuracy"] == pytest.approx(100 * np.mean(both))

@@ -80,7 +80,7 @@ class Browser:
     def wait_for_colours(self, dark):
         self.wait(lambda _: self.run("return document.body.classList.contains('body--dark')") == dark, "the colours")
 
-    def picture(self, name, size=WIDE, dark=False, height=None):
+    def picture(self, name, size=WIDE, dark=False):
         """Keep a screenshot of the whole page, if `CONSILIENCE_SCREENSHOTS` names a directory for them."""
         place = os.environ.get("CONSILIENCE_SCREENSHOTS")
         if not place:
@@ -88,8 +88,8 @@ class Browser:
         Path(place).mkdir(parents=True, exist_ok=True)
         self.looks(size, dark)
         self.wait_for_colours(dark)
-        tall = height or self.run("return document.querySelector('.page').scrollHeight")
-        self.looks((size[0], max(size[1], tall)) if height is None else (size[0], tall), dark)
+        tall = self.run("return document.querySelector('.page').scrollHeight")
+        self.looks((size[0], max(size[1], tall)), dark)
         self.run("return new Promise(done => setTimeout(done, 2500))")  # the server draws the charts in these colours
         path = Path(place) / f"{name}.png"
         self.driver.save_screenshot(str(path))

@@ -1,13 +1,16 @@
 """The page in a real browser.
 
-`CONSILIENCE_SCREENSHOTS=DIR pytest tests/page/test_browser.py` keeps pictures of every state; three of them are in
+`CONSILIENCE_SCREENSHOTS=DIR pytest tests/page/test_browser.py` keeps pictures of every state; four of them are in
 docs/images.
 """
 
 import contextlib
+import json
 import re
 import socket
+import ssl
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -42,6 +45,32 @@ def watched(path, *options):
     assert process.stderr.read_text() == ""
 
 
+@pytest.mark.slow(reason="a server")
+def test_over_tls_the_page_is_for_those_who_know_its_token(tmp_path):
+    run = gossip_run(tmp_path / "run", finish=False)
+    make_network(run.plan.replace(problem="tests.page.runs:problem"), tmp_path / "NET")
+    own, token = tmp_path / "NET" / "certificates", tmp_path / "token"
+    token.write_text("a-token-that-is-long-enough")
+    token.chmod(0o600)
+    files = ["--certificate", own / "agent-0.pem", "--key", own / "agent-0.key", "--token-file", token]
+    trusted = ssl.create_default_context(cafile=own / "authority.pem")
+    trusted.check_hostname = False  # the certificate is a node's
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPSHandler(context=trusted), urllib.request.HTTPCookieProcessor()
+    )
+    with watched(run.path, *files) as address:
+        assert address.startswith("https://127.0.0.1:")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            opener.open(address, timeout=SECONDS)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            opener.open(f"{address}token", b"token=something-else-that-is-long", timeout=SECONDS)
+        with opener.open(f"{address}token", f"token={token.read_text()}".encode(), timeout=SECONDS) as answer:
+            assert answer.status == 200
+            assert "client_id" in answer.read().decode()  # the page itself, where the form leads
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            urllib.request.urlopen(address, timeout=SECONDS)
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as one:
         return one.getsockname()[1]
@@ -54,12 +83,18 @@ def test_hostile_names_are_text_and_a_finished_run_shows_its_verdict_and_report(
     run = Run(gossip_run(tmp_path / "run", model=problem(HOSTILE, labels)).path)
     finish_run(run, problem(HOSTILE, labels))
     run.report()
+    node = {"agent": 0, "messages": {"sent": 1, "received": 2, "rejected": 3}, "rejections": {HOSTILE: 3}}
+    (run.path / "summary.json").write_text(json.dumps({**run.summary, "nodes": [node]}))
     (run.path / "network" / "logs").mkdir(parents=True)
     (run.path / "network" / "logs" / "agent-0.log").write_text(f"2026-01-01 00:00:00,000 says {HOSTILE}\n")
     with browser() as page, watched(run.path) as address:
         page.open(address)
-        text = page.wait(lambda said: "Not converged" in said or "✓ Converged" in said, "the verdict")
+        text = page.wait(lambda said: "Converged" in said or "Not converged" in said, "the verdict")
+        assert run.summary["converged"]  # 1,000 independent draws at each agent
+        assert "✓ Converged" in text
+        assert "Not converged" not in text
         assert run.summary["verdict"].partition(": ")[2] in text
+        assert page.all_text("td.why") == [f"{HOSTILE} (3)"]
         assert page.all_text("h1") == [HOSTILE]
         assert set(page.all_text("h3")) == set(labels)
         assert f"says {HOSTILE}" in text
@@ -74,24 +109,51 @@ def test_hostile_names_are_text_and_a_finished_run_shows_its_verdict_and_report(
             page.looks(PHONE, dark)
             page.wait_for_colours(dark)
             assert page.run("return document.documentElement.scrollWidth") <= PHONE[0]
+            assert page.run(_BEYOND, PHONE[0]) == []
         page.looks()
-        assert reached_by_keyboard(page) >= {"A", "BUTTON", "INPUT"}
+        assert_usable_by_keyboard(page)
         page.open(page.run("return document.querySelector('a.report').href"))
         assert "<h1>" in page.driver.page_source
         assert page.run("return document.title") != "owned"
+        (mixing,) = page.run(_HIDDEN_COLUMNS)
+        assert mixing[:3] == ["", "R-hat", "ESS"]
 
 
-def reached_by_keyboard(page):
-    """The kinds of elements that Tab comes to, from the top of the page."""
-    from selenium.webdriver.common.by import By
+_BEYOND = """
+return [...document.querySelectorAll('.page *')].filter(one => one.getClientRects().length
+  && !one.closest('.scroll') && one.getBoundingClientRect().right > arguments[0] + 1).map(one => one.outerHTML)
+"""
+"""What a narrow screen would cut off, outside of tables, which scroll by themselves."""
+_HIDDEN_COLUMNS = """
+return [...document.querySelectorAll('table')].filter(one => one.tHead && one.tHead.innerText.includes('R-hat'))
+  .map(one => [...one.tHead.querySelectorAll('th')].filter(
+    head => head.getBoundingClientRect().right <= one.closest('.scroll').getBoundingClientRect().right + 1
+  ).map(head => head.innerText.trim()))
+"""
+"""Of the report's table of parameters, the headings that are seen without scrolling."""
+
+
+def assert_usable_by_keyboard(page):
+    """Tab comes to buttons, links and fields from the top of the page; Space hides a line, Enter changes colours."""
     from selenium.webdriver.common.keys import Keys
 
-    found = set()
-    for _ in range(20):
-        page.driver.switch_to.active_element.send_keys(Keys.TAB)
-        found.add(page.run("return document.activeElement.tagName"))
-    assert page.driver.find_elements(By.TAG_NAME, "main")
-    return found
+    def press(key):
+        page.driver.switch_to.active_element.send_keys(key)
+
+    kinds, role, checked = set(), "return document.activeElement.getAttribute('role')", "aria-checked"
+    for _ in range(30):
+        press(Keys.TAB)
+        kinds.add(page.run("return document.activeElement.tagName"))
+        if page.run("return document.activeElement.innerText").startswith("Colours: "):
+            press(Keys.ENTER)
+            page.wait(lambda said: "Colours: light" in said, "that colours change")
+        if page.run(role) == "checkbox":
+            break
+    assert kinds >= {"A", "BUTTON", "INPUT"}
+    assert page.run(f"return document.activeElement.getAttribute('{checked}')") == "true"
+    press(Keys.SPACE)
+    off = f"return document.querySelectorAll('.legend [role=checkbox][{checked}=false]').length"
+    page.wait(lambda _: page.run(off) == 1, "that a line is hidden")
 
 
 def study_network(place, **plan):
@@ -125,22 +187,21 @@ def test_a_network_is_seen_to_move_to_lose_a_node_and_to_finish(tmp_path):
     with browser() as page, watched(tmp_path / "NET") as address:
         page.open(address)
         page.wait(lambda said: said.count("not here yet") == 3, "that no node is here yet")
-        nodes = [Command("node", path) for path in files]
+        nodes = [Command("node", path, *(["--page"] if path == files[2] else [])) for path in files]
         with ended_at_last(nodes):
             first = moves_of(page.wait(moves_of, "where the run is"))
+            if not first[0]:  # it may be sampling already
+                page.picture("page-warming-up")
             page.wait(lambda said: (moves_of(said) or first) > first, "that numbers move")
             page.wait(lambda said: "Marginals" in said and "of 1,200 draws" in said, "draws")
-            page.picture("page-running", height=1400)
-            page.picture("running")
+            page.picture("page-running")
             assert_own_view(files[0])
-            page.picture("running-dark", dark=True)
             page.picture("running-phone", PHONE)
             nodes[1].kill()
             nodes[1].wait(SECONDS)
             page.wait(lambda said: "lost" in said and "does not answer" in said, "that a node is gone")
             page.wait(lambda said: said.count("waiting") == 2 and "for agent 1" in said, "for whom the others wait")
-            page.picture("page-one-node-killed", height=1400)
-            page.picture("one-lost")
+            page.picture("page-one-node-killed")
             nodes[1] = Command("node", files[1])
             page.wait(lambda said: "lost" not in said and "waiting" not in said, "that it is back")
             now = moves_of(page.text) or first
@@ -148,11 +209,13 @@ def test_a_network_is_seen_to_move_to_lose_a_node_and_to_finish(tmp_path):
             page.wait(lambda said: "Done." in said, "the end")
             for node in nodes:
                 assert node.wait(SECONDS) == 0, node.stderr.read_text()
-        page.wait(lambda said: "✓ Converged" in said or "✕ Not converged" in said, "the verdict")
+        assert re.search(r"^Page: http://127\.0\.0\.1:\d+/$", nodes[2].stderr.read_text(), re.MULTILINE)
+        assert "agent 2" in (files[2].parent / "logs" / "agent-2.log").read_text()
+        done = page.wait(lambda said: "✓ Converged\n" in said or "✕ Not converged" in said, "the verdict")
+        assert "✕ Not converged" not in done  # 2,400 draws by NUTS of a regression on 240 rows
         text = page.wait(lambda said: re.search(r"are the same to the bit", said), "that agents agree")
         assert "The dotted grey line is the prior" in text
-        page.picture("done")
-        page.picture("page-done", dark=True, height=1400)
+        page.picture("page-done", dark=True)
         page.picture("done-phone-dark", PHONE, dark=True)
         assert page.complaints() == []
 

@@ -8,34 +8,41 @@ from consilience.page import charts
 from consilience.page.agents import Agent
 from consilience.page.curves import Curve, Curves, density_of
 from consilience.page.snapshot import Network
+from consilience.reports.theme import COLOURS, DARK
 from consilience.studies.priors import Prior
+from tests.page import colours
 from tests.page.runs import HOSTILE
 
 NETWORK = Network("ring", [(0, 1), (1, 2), (0, 2)], [(0.0, 1.0), (-1.0, -1.0), (1.0, -1.0)])
-
-
-def colours(name):
-    """The three channels of a colour, linear."""
-    parts = [int(name[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-
-
-def luminance(name):
-    red, green, blue = colours(name)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(first, second):
-    low, high = sorted([luminance(first), luminance(second)])
-    return (high + 0.05) / (low + 0.05)
+LINES = {False: COLOURS, True: DARK}
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_lines_stand_out_from_their_ground(dark):
     """At least 2.9 to 1; words at least 4.5 to 1 (WCAG)."""
     words, axis, ground = charts.ink(dark)
-    assert min(contrast(line, ground) for line in (charts.DARK if dark else charts.LIGHT)) > 2.9
-    assert min(contrast(words, ground), contrast(axis, ground)) > 4.5
+    assert min(colours.contrast(line, ground) for line in LINES[dark]) > 2.9
+    assert min(colours.contrast(words, ground), colours.contrast(axis, ground)) > 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("vision", colours.VISIONS)
+def test_any_two_lines_can_be_told_apart_by_those_who_see_fewer_colours(vision, dark):
+    assert colours.closest(LINES[dark], vision) >= 10
+
+
+def test_colours_that_only_some_can_tell_apart_are_found():
+    """The control: a vermilion and an amber that lines once had, far apart for most people and the same for some."""
+    pair = ("#d55e00", "#b57d00")
+    assert colours.closest(pair, "normal") > 15
+    assert colours.closest(pair, "deuteranopia") < 1
+
+
+def test_the_difference_of_colours_is_the_published_one():
+    """Three of the pairs with which Sharma, Wu and Dalal (2005) test programs: a turn of hue, grey, and far apart."""
+    lab = [[(50, 2.6772, -79.7751), (50, 0, -82.7485)], [(50, 0, 0), (50, -1, 2)], [(50, 2.5, 0), (58, 24, 15)]]
+    found = [colours.difference(first, second) for first, second in lab]
+    assert found == pytest.approx([2.0425, 2.3669, 19.4535], abs=1e-4)
 
 
 def test_states_differ_by_sign_and_a_lost_agent_by_shape():
@@ -79,10 +86,20 @@ def test_a_hostile_name_is_a_value_and_tooltips_are_text():
 
 
 def test_hidden_lines_keep_their_place_and_colour():
-    some = Curves("w", [Curve(f"agent {n}", [(0.0, 1.0)]) for n in range(8)], [], [])
-    series = charts.density(some, {"agent 7"}, False)["series"]
-    assert [len(one["data"]) for one in series] == [0] * 7 + [1]
-    assert series[7]["lineStyle"]["type"] == "dashed"
+    some = Curves("w", [Curve(f"agent {n}", [(0.0, 1.0)]) for n in range(10)], [], [])
+    series = charts.density(some, {"agent 9"}, False)["series"]
+    assert [len(one["data"]) for one in series] == [0] * 9 + [1]
+    assert series[9]["lineStyle"]["type"] == "dashed"
+
+
+def test_chains_stand_side_by_side_on_one_scale():
+    lines = [Curve(f"chain {n}", [(0.0, 1.0), (1.0, 2.0 + n)]) for n in range(3)]
+    drawn = charts.trace(Curves("w", [], [], lines), {"chain 0", "chain 2"}, False, "move")
+    assert [one["name"] for one in drawn["xAxis"]] == ["chain 0", "chain 2"]
+    assert [one["xAxisIndex"] for one in drawn["series"] if one["data"]] == [0, 1]
+    assert [(one["min"], one["max"]) for one in drawn["yAxis"]] == [(1.0, 4.0)] * 2
+    agents = [Curve(f"agent {n}", line.points) for n, line in enumerate(lines)]
+    assert charts.trace(Curves("w", [], [], agents), {"agent 0", "agent 2"}, False, "step")["xAxis"]["name"] == "step"
 
 
 @pytest.mark.parametrize(

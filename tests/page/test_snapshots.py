@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.deployment.networks import make_network
 from consilience.errors import InputError
-from consilience.page.agents import Agent, Hearing, seen_by
+from consilience.page.agents import Agent, Hearing, all_wait, seen_by
 from consilience.page.history import MOST_DRAWS, History
 from consilience.page.measures import verdict_of
 from consilience.page.places import Place, places, require_watchable
 from consilience.page.reader import Reader
 from consilience.page.snapshot import progress_of
-from consilience.page.tables import log_of
+from consilience.page.tables import log_of, participation_of
 from consilience.runs.convergence import standing
 from consilience.runs.directory import RunDirectory
 from tests.made_runs import gossip_plan, made_run, unison_plan
@@ -43,9 +44,9 @@ def test_a_complete_run_has_its_summary_s_verdict_and_rows(tmp_path):
     assert [row["label"] for row in found.rows] == ["age", "stage", "treatment"]
     assert [row["rhat"] for row in found.rows] == [row["rhat"] for row in run.summary["posterior"]]
     assert {one.state for one in found.agents} == {"done"}
-    assert found.report is None  # none was written
+    assert found.reports == []  # none was written
     (run.path / "report.html").write_text("<p>")
-    assert look(run.path).report == run.path / "report.html"
+    assert look(run.path).reports == [("Open the report", run.path / "report.html")]
 
 
 @pytest.mark.parametrize(("apart", "words"), [(0.0, "So far: Converged"), (0.5, "agents disagree about")])
@@ -109,9 +110,24 @@ def test_any_parameter_can_be_asked_for(tmp_path):
     found = look(run.path, wanted=["w[38]", "no such thing"])
     assert len(found.labels) == 40
     assert "w[38]" in found.curves
-    assert len(found.rows) < 40
+    assert (len(found.rows), found.num_parameters, found.left_out) == (25, 40, "")
+    assert "w[38]" in [row["label"] for row in found.rows]
+    assert found.verdict.words.endswith("Looked at: 25 of 40 parameters at every agent.")
     values = np.array(found.curves["w[38]"].trace[1].points)[:, 1]
     np.testing.assert_allclose(values, noise[0, 1, :, 38], rtol=1e-4)
+
+
+def test_what_cannot_be_looked_at_is_said(tmp_path):
+    big = cs.Problem(
+        log_likelihood=lambda w, x: -0.5 * ((x - w) ** 2).sum(-1), log_prior=lambda w: -0.5 * (w**2).sum(),
+        init=lambda key: jnp.zeros(5001), shards=[jnp.ones((2, 1))] * 33,
+    )  # fmt: skip
+    noise = np.random.default_rng(2).normal(size=(1, 33, 9, 5001)).astype(np.float32)
+    found = look(made_run(tmp_path / "run", big, gossip_plan(33, 9, num_chains=1), {"w": noise}, finish=False).path)
+    assert found.left_out == (
+        "The first 5,000 of 5,001 parameters can be chosen. Of 33 agents 32 are shown, evenly chosen."
+    )
+    assert "24 of 5,001 parameters at 32 of 33 agents" in found.verdict.words
 
 
 def test_nothing_in_the_directory_is_changed(tmp_path):
@@ -120,6 +136,13 @@ def test_nothing_in_the_directory_is_changed(tmp_path):
         for _ in range(2):
             look(run.path)
         assert files_of(run.path) == before
+
+
+def summary_of_node(agent):
+    return {
+        "agent": agent, "messages": {"sent": 7, "received": 8, "rejected": 2}, "rejections": {HOSTILE: 2},
+        "traffic": {"bytes_sent": 70, "bytes_received": 80, "asked_for": 0},
+    }  # fmt: skip
 
 
 def test_a_network_is_read_from_its_nodes(tmp_path):
@@ -138,6 +161,18 @@ def test_a_network_is_read_from_its_nodes(tmp_path):
     assert [one.state for one in found.agents] == ["sampling", "sampling", "not here yet"]
     assert [(row["agent"], row["sent"]) for row in found.messages] == [(0, 100), (1, 90)]
     assert "step 90 of 100" in found.progress.words
+    for agent in (0, 1):
+        (runs[agent] / "summary.json").write_text(json.dumps(summary_of_node(agent)))
+        (runs[agent] / "report.html").write_text("<p>")
+    late = Reader()  # of somebody who looks when the nodes are gone
+    late.hearing.take([answer(agent, here=False) for agent in range(3)], 20.0)
+    found = late.snapshot(place)
+    assert [(one.state, one.round, one.rate) for one in found.agents[:2]] == [("done", 100, 1.0)] * 2
+    assert found.messages[1] == {
+        "agent": 1, "sent": 7, "received": 8, "rejected": 2, "bytes_sent": 70, "bytes_received": 80, "asked_for": 0,
+        "why": f"{HOSTILE} (2)",
+    }  # fmt: skip
+    assert found.reports == [(f"Report of agent {n}", runs[n] / "report.html") for n in (0, 1)]
 
 
 def test_states_of_nodes_follow_what_they_answer():
@@ -157,6 +192,8 @@ def test_states_of_nodes_follow_what_they_answer():
     found = hearing.agents({2: "running"})
     assert [one.state for one in found] == ["waiting", "waiting", "lost"]
     assert found[0].detail == "for agent 2"
+    assert found[2].round == 195
+    assert all_wait(found)
     hearing.take([answer(0, 2000), answer(1, 2000), answer(2, 150)], 20.0)
     assert [one.state for one in hearing.agents({})] == ["sampling", "sampling", "behind"]
     hearing.take([answer(0, 3000, done=True), answer(1, 3000, done=True), answer(2, here=False)], 40.0)
@@ -186,6 +223,62 @@ def test_hostile_words_come_through_as_they_are(tmp_path):
     assert all(len(one.words) <= 500 and one.words.isprintable() for one in found)
 
 
+def test_a_run_by_nodes_is_watched_from_its_first_moment(tmp_path):
+    """`run --engine peers` makes its network inside the run's directory, before there is a run."""
+    make_network(gossip_plan(3, 100, problem="tests.page.runs:problem"), tmp_path / "run" / "network", insecure=True)
+    ((name, place),) = places(tmp_path / "run").items()
+    assert (name, place.run, place.network) == ("run", None, tmp_path / "run" / "network")
+    found = Reader().snapshot(place)
+    assert (found.state, found.progress.words) == ("waiting", "waiting for the first node")
+    whole = gossip_run(tmp_path / "whole", finish=False, engine="peers")
+    shutil.copytree(whole.path, tmp_path / "run", dirs_exist_ok=True)
+    ((_, place),) = places(tmp_path / "run").items()
+    found = Reader().snapshot(place)
+    assert place.run == tmp_path / "run"
+    assert found.subtitle.endswith("nodes of a network")
+
+
+def test_a_run_on_a_mesh_says_so(tmp_path):
+    found = look(gossip_run(tmp_path / "run", finish=False, engine="mesh").path)
+    assert found.subtitle.endswith("on a mesh of devices")
+    assert found.messages_words.startswith("All agents are in one program, so nothing is sent.")
+
+
+def test_whose_data_counts_is_told_in_shares():
+    members = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 0], [1, 0, 0]])
+    assert participation_of(members, [0, 1], 3) == [
+        {"agent": 0, "share": 1.0, "now": True}, {"agent": 1, "share": 0.75, "now": True},
+        {"agent": 2, "share": 0.25, "now": False},
+    ]  # fmt: skip
+    assert participation_of(members, None, 3)[2] == {"agent": 2, "share": 0.25, "now": None}
+    assert participation_of(None, [0, 1], 3) == []
+
+
+def test_accuracy_and_calibration_are_those_that_were_stored(tmp_path):
+    """Two agents, two draws: half and all of four rows right; calibration bin by bin."""
+    run = gossip_run(tmp_path / "run", finish=False)
+    assert look(run.path).classified is None
+    accuracy = np.array([[[0.5, 0.5], [1.0, 0.5]]])
+    run.store_beside("accuracy", {"accuracy": (("chain", "agent", "draw"), accuracy), "step": ("draw", [10, 20])})
+    bins = ("agent", "bin")
+    predictions = {
+        "predicted": (("agent", "row"), [[0, 1, 1, 1], [0, 1, 1, 0]]), "label": ("row", [0, 1, 1, 0]),
+        "bin_confidence": (bins, [[0.6, 0.9], [0.7, np.nan]]), "bin_accuracy": (bins, [[0.5, 1.0], [1.0, np.nan]]),
+    }  # fmt: skip
+    run.store_beside("predictions", predictions, {"agent": [0, 1]})
+    found = look(run.path).classified
+    assert [(one.name, one.points) for one in found.accuracy] == [
+        ("agent 0", [(10, 50), (20, 50)]), ("agent 1", [(10, 100), (20, 50)]),
+    ]  # fmt: skip
+    assert [(one.name, one.points) for one in found.calibration] == [
+        ("agent 0", [(0.6, 0.5), (0.9, 1.0)]), ("agent 1", [(0.7, 1.0)]),
+    ]  # fmt: skip
+    assert found.words == (
+        "Accuracy of the last draws: 62.50 %. "
+        "Averaged over draws, 87.50 % of the held-out inputs are classified rightly."
+    )
+
+
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         require_watchable(tmp_path / "nowhere")
@@ -198,6 +291,9 @@ def test_a_series_offers_its_runs(tmp_path):
     shutil.copytree(first.path, tmp_path / "agents-5")
     (tmp_path / "figures").mkdir()
     assert list(places(tmp_path)) == ["agents-1", "agents-5"]
+    (tmp_path / "report.html").write_text("<p>")
+    (place, _) = places(tmp_path).values()
+    assert Reader().snapshot(place).reports == [("Report of the series", tmp_path / "report.html")]
 
 
 @pytest.mark.parametrize(
@@ -212,6 +308,16 @@ def test_progress_is_told_in_the_plan_s_own_units(plan, step, words):
     found = progress_of(plan, step, max(0, step - plan.burn_in), 10.0, [], False)
     assert found.words == words
     assert 0 < found.share < 1
+
+
+def test_progress_says_how_long_it_takes_and_that_nobody_samples():
+    plan = unison_plan(3, 100)  # 20 moves of warm-up
+    assert progress_of(plan, 10, 0, 5.0, [], False).left == "2 s of the warm-up left"
+    assert progress_of(plan, 60, 40, 5.0, [], False).left == "12 s left"
+    waiting = progress_of(plan, 60, 40, 5.0, [], False, waits=True)
+    assert (waiting.words, waiting.rate, waiting.left) == (
+        "40 of 100 draws of a chain, everybody waits", "", "",
+    )  # fmt: skip
 
 
 def test_a_run_that_was_cut_short_says_so(tmp_path):

@@ -71,7 +71,9 @@ def test_all_of_twelve_parameters_are_shown(tmp_path):
     shared = np.random.default_rng(0).normal(size=(2, 60, 12))
     unison = made_run(tmp_path / "unison", wide(2), unison_plan(2, 60), {"w": shared})
     assert len(chain_marginals(unison).axes) == 12
-    assert sum(axis.has_data() for axis in chain_traces(unison).axes) == 12
+    panels = chain_traces(unison).axes
+    assert sum(axis.has_data() for axis in panels) == 12
+    assert [(line.get_xdata()[0], line.get_xdata()[-1]) for line in panels[0].get_lines()] == [(0, 59), (60, 119)]
 
 
 def test_agents_that_agree_can_be_told_apart_in_traces(tmp_path):

@@ -264,6 +264,9 @@ def test_the_quick_table_of_one_posterior_from_the_command_line(tmp_path):
         assert over_ring[method]["converged"]
         assert over_ring[method]["ess_mean"] > 5_000
     assert over_ring["kinetic"]["divergences"] is None
+    (short,) = summary["not_converged"]
+    assert short.startswith("cells/kidiq-kidscore_momiq/dula-")
+    assert f"Warning: Not converged: 1 of 6 runs ({short}). What to do: " in done.stderr
     assert not over_ring["dula"]["on_target"]  # far too few rounds in coordinates of such units
     assert (over_ring["dula"]["rounds"], over_ring["dula"]["warmup_rounds"]) == (20_000, 10_000)  # of `suggest`
     for method in ("consensus", "one-shot"):

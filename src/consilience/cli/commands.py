@@ -179,13 +179,15 @@ def resume(
 
 def reproduce(out: ReproductionOut = Path("runs/reproduce"), steps: Steps = None) -> None:
     """Run all experiments of the paper in full (an hour or so), and write one page; resumes where it was."""
-    from consilience.cli import display
+    from consilience.cli import display, result_display
+    from consilience.runs.files import read_json
     from consilience.sampling import reproduction
 
     with display.Display(quiet=False) as screen:
         parts = [(part.directory, part.minutes) for part in reproduction.PARTS]
         announce = screen.outline(parts)
         page = reproduction.reproduce(out, screen.follow, lambda number, _: announce(number), steps)
+    result_display.print_verdict(read_json(out / "summary.json"))
     typer.echo(f"Report: {page}")
 
 

@@ -104,7 +104,7 @@ def node(
                 told = run.summary["verdict"], run.summary.get("remedy", "")
                 logging.getLogger("consilience").warning("%s What to do: %s.", *told)
         else:
-            result_display.print_result(run.summary, written)
+            result_display.print_result(run.summary, written, place=path)
 
 
 @app.command()
@@ -181,7 +181,7 @@ def up(
         with display.Display(quiet=True):
             whole = Run(merge_network(path).path)
             written = whole.report()
-        result_display.print_result(whole.summary, written)
+        result_display.print_result(whole.summary, written, place=path)
 
 
 @app.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +19,15 @@ _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 
 
-def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) -> None:
-    """A table of the results, the first rows or every one, and the path of the report."""
+def print_result(summary: Mapping[str, Any], page: Path, every: bool = False, place: Path | None = None) -> None:
+    """A table of the results, the verdict, what opens the live page, and the path of the report.
+
+    Args:
+        summary: of the run.
+        page: its report.
+        every: whether every row is shown, or the first ones.
+        place: what the live page is opened of; by default the run.
+    """
     console = wide_console()
     if "results" in summary:
         records = [_flat(record) for record in summary["results"]]
@@ -41,7 +50,20 @@ def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) ->
         for line in in_words(summary):
             console.print(line, highlight=False)
     print_verdict(summary)
-    console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
+    _print_places(place or page.parent, page)
+
+
+def _print_places(place: Path, page: Path) -> None:
+    """How to look at a run, and where its report is."""
+    console = wide_console()
+    console.print(f"\nWatch: {_command()} watch {shlex.quote(str(place))}", highlight=False, soft_wrap=True)
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+
+
+def _command() -> str:
+    """What this program is called where it was called: that of an environment that is not active has a path."""
+    called = Path(sys.argv[0])
+    return "consilience" if called.name != "consilience" or shutil.which("consilience") else shlex.quote(str(called))
 
 
 def print_verdict(summary: Mapping[str, Any]) -> None:

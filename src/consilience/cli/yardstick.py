@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 NAME = "posteriordb"
 TITLE = "every method on posteriors with known moments, in one table"
 _FILE = "yardstick.json"
+_MOST_NAMED = 4
 _WHOSE = "Of posteriordb:"
 
 Posteriors = Annotated[
@@ -101,15 +103,28 @@ def report(path: Path, as_json: bool) -> None:
 
     page = write_page(path)
     summary = read_json(path / "summary.json")
+    from consilience.cli import display
+
+    _warn(summary)
     if as_json:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
         return
-    from consilience.cli import display
     from consilience.yardstick.page import short_table, targets_table
 
     display.print_table(short_table(summary["results"]))
     display.print_table(targets_table(summary))
     typer.echo(f"\n{summary['verdict']}\nReport: {page}")
+
+
+def _warn(summary: Mapping[str, Any]) -> None:
+    """A line on standard error for the runs of a table that have not converged."""
+    short = summary["not_converged"]
+    if short:
+        rest = f", and {len(short) - _MOST_NAMED} more" if len(short) > _MOST_NAMED else ""
+        runs = {row["directory"] for row in summary["results"]}
+        words = f"{len(short)} of {len(runs)} runs ({'; '.join(short[:_MOST_NAMED])}{rest})"
+        todo = "read their rows as what the budget buys, or give a larger --budget"
+        typer.echo(f"Warning: Not converged: {words}. What to do: {todo}.", err=True)
 
 
 def is_table(path: Path) -> bool:

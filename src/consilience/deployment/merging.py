@@ -37,7 +37,7 @@ NETWORK = "network"
 log = logging.getLogger("consilience")
 _DRAFT = ".merging"
 _BLOCK_BYTES = 2**25
-_OF_A_NODE = ("agent", "rounds_per_second", "messages", "restarts", "participation")
+_OF_A_NODE = ("agent", "rounds_per_second", "messages", "traffic", "rejections", "restarts", "participation")
 
 
 def merge(

@@ -15,4 +15,4 @@ from consilience.errors import InputError
 def require_packages() -> None:
     """Check that the packages of the extra `page` are there."""
     if importlib.util.find_spec("nicegui") is None:
-        raise InputError("the live page needs the package nicegui: pip install 'consilience[page]'")
+        raise InputError("the live page needs nicegui: where Consilience is cloned, pip install '.[page]'")

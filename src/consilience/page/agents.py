@@ -56,6 +56,8 @@ class Hearing:
         self._heard: dict[int, Heard] = {}
         self.answers: dict[int, Mapping[str, Any]] = {}
         """The last answer of each node that answered last time; others are left out."""
+        self.last: dict[int, Mapping[str, Any]] = {}
+        """The last answer of each node, also of those that answer no more."""
         self._asked: list[int] = []
         self._now = 0.0
 
@@ -63,6 +65,7 @@ class Hearing:
         """Take in what nodes answered when they were asked."""
         self._now, self._asked = now, [one["agent"] for one in answers]
         self.answers = {one["agent"]: one for one in answers if one["here"]}
+        self.last |= self.answers
         for agent, one in self.answers.items():
             before = self._heard.get(agent)
             if before is None or one["round"] < before.round:
@@ -71,11 +74,6 @@ class Hearing:
             moved = now if one["round"] > before.round else before.moved
             began = before.began if now - before.began[1] < 10 else (before.round, before.at)
             self._heard[agent] = Heard(one["round"], moved, began, now)
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether any node answers."""
-        return bool(self.answers)
 
     def rate(self, agent: int) -> float | None:
         """Rounds a second over the last seconds."""
@@ -95,7 +93,9 @@ class Hearing:
         if one is None:
             word = _OF_RUN.get(status or "", "not here yet")
             word = "lost" if word in ("sampling", "not here yet") and (agent in self._heard or status) else word
-            return Agent(agent, word, "does not answer" if word == "lost" else "")
+            heard = self._heard.get(agent)
+            detail = "does not answer" if word == "lost" else ""
+            return Agent(agent, word, detail, None if heard is None else heard.round)
         rate, heard = self.rate(agent), self._heard[agent]
         shown = Agent(agent, "sampling", "", one["round"], rate, one.get("durable"))
         if one["done"]:
@@ -134,8 +134,17 @@ def alike(
     if word == "sampling" and silent is not None:
         return [Agent(number, "silent", f"nothing new for {silent:.0f} s") for number in range(num_agents)]
     word = "warming up" if word == "sampling" and warming_up else word
-    rate = rate if status == "running" else None
+    rate = rate if status in ("running", "complete") else None
     return [Agent(number, word, round=step, rate=rate) for number in range(num_agents)]
+
+
+def all_wait(agents: Sequence[Agent]) -> bool:
+    """Whether nobody samples: each waits, or is not there.
+
+    >>> all_wait([Agent(0, "waiting"), Agent(1, "lost")]), all_wait([Agent(0, "waiting"), Agent(1, "sampling")])
+    (True, False)
+    """
+    return bool(agents) and all(one.state in ("waiting", "lost", "stopped", "failed") for one in agents)
 
 
 def _names(numbers: Sequence[int]) -> str:

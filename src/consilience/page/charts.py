@@ -12,14 +12,12 @@ from typing import Any
 from consilience.page.agents import Agent
 from consilience.page.curves import Curve, Curves, Points
 from consilience.page.snapshot import Network
+from consilience.reports.theme import COLOURS, DARK
 
 Options = dict[str, Any]
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart; lighter ones on dark ground.
-LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b0568f", "#b57d00", "#3a9fd8")
-DARK = ("#56b4e9", "#ff8f4d", "#2cc69a", "#e39ac4", "#f0b93c", "#9fd6f7")
 DASHES = ("solid", "dashed", "dotted")
-"""Of the seventh line on, colours come again with another dash."""
+"""Of the ninth line on, colours come again with another dash."""
 
 STATES: dict[str, tuple[str, str, int]] = {
     "sampling": ("●", "circle", 0),
@@ -34,6 +32,8 @@ STATES: dict[str, tuple[str, str, int]] = {
     "here": ("●", "circle", 0),
 }
 """For each state a sign, a shape and the number of a colour: none is told by colour alone."""
+_MARGIN = 11
+"""Percent of a figure's width for the numbers on its left."""
 _OTHER = ("○", "circle", -1)
 _GONE = ("lost", "failed", "stopped")
 _HOLLOW = ("lost", "failed", "silent", "not here yet", "unknown")
@@ -47,12 +47,12 @@ def ink(dark: bool) -> tuple[str, str, str]:
 def style_of(name: str, place: int = 0) -> tuple[int, str]:
     """Colour and dash of a line, by the number in its name; of one without a number, by its place among others.
 
-    >>> style_of("agent 0"), style_of("chain 7"), style_of("all agents", 1)
+    >>> style_of("agent 0"), style_of("chain 9"), style_of("all agents", 1)
     ((0, 'solid'), (1, 'dashed'), (1, 'solid'))
     """
     last = name.rpartition(" ")[2]
     number = int(last) if last.isascii() and last.isdigit() else place
-    return number % len(LIGHT), DASHES[number // len(LIGHT) % len(DASHES)]
+    return number % len(COLOURS), DASHES[number // len(COLOURS) % len(DASHES)]
 
 
 def density(curves: Curves, shown: Collection[str], dark: bool) -> Options:
@@ -77,9 +77,28 @@ def density(curves: Curves, shown: Collection[str], dark: bool) -> Options:
 
 
 def trace(curves: Curves, shown: Collection[str], dark: bool, unit: str) -> Options:
-    """The path of each agent (or chain)."""
+    """The path of each agent; chains, which all walk in one place, stand side by side."""
     series = _series(curves.trace, shown, dark, width=0.9)
-    return _plane(series, dark, "traces", x={"name": unit}, y={"scale": True})
+    drawn = [place for place, one in enumerate(series) if one["data"]]
+    plane = _plane(series, dark, "traces", x={"name": unit}, y={"scale": True})
+    if len(drawn) < 2 or not all(one.name.startswith("chain ") for one in curves.trace):
+        return plane
+    heights = [y for place in drawn for _, y in series[place]["data"]]
+    ends = {"min": min(heights), "max": max(heights)}
+    for place, one in enumerate(series):
+        number = drawn.index(place) if place in drawn else 0
+        one |= {"xAxisIndex": number, "yAxisIndex": number}
+    numbers, width = range(len(drawn)), (100 - _MARGIN) / len(drawn)
+    blank = {"axisLabel": {"show": False}, "axisTick": {"show": False}}
+    places = [{"left": f"{_MARGIN + n * width:.2f}%", "width": f"{width - 1:.2f}%"} for n in numbers]
+    return plane | {
+        "grid": [{"top": 10, "bottom": 24, **place} for place in places],
+        "xAxis": [
+            {**plane["xAxis"], **blank, "gridIndex": n, "name": series[drawn[n]]["name"], "nameGap": 8}
+            for n in numbers
+        ],
+        "yAxis": [{**plane["yAxis"], **(blank if n else {}), **ends, "gridIndex": n} for n in numbers],
+    }
 
 
 def agreement(curves: Sequence[Curve], dark: bool) -> Options:
@@ -170,7 +189,7 @@ def _node(one: Agent, place: tuple[float, float], count: int, dark: bool) -> Opt
     """An agent's mark; one that is not there is hollow and dashed."""
     _, axis, ground = ink(dark)
     _, shape, colour = STATES.get(one.state, _OTHER)
-    hue = (DARK if dark else LIGHT)[colour] if colour >= 0 else axis
+    hue = (DARK if dark else COLOURS)[colour] if colour >= 0 else axis
     hollow = one.state in _HOLLOW
     size = 32 if count <= 14 else max(7, 420 // count)
     border = {
@@ -199,7 +218,7 @@ def _series(curves: Sequence[Curve], shown: Collection[str], dark: bool, width: 
     found = []
     for place, one in enumerate(curves):
         colour, dash = style_of(one.name, place)
-        hue = (DARK if dark else LIGHT)[colour]
+        hue = (DARK if dark else COLOURS)[colour]
         found.append(
             {
                 "name": one.name,

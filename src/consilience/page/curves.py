@@ -80,7 +80,7 @@ def smoothed(values: np.ndarray, weights: np.ndarray, edges: np.ndarray) -> np.n
     quartiles = np.subtract(*np.quantile(values, (0.75, 0.25))) / 1.349
     spread = min(values.std(), quartiles) or values.std() or step
     bandwidth = max(0.9 * spread * len(values) ** -0.2 / step, 0.5)
-    reach = int(min(len(counts) - 1, np.ceil(4 * bandwidth)))
+    reach = int(min((len(counts) - 1) // 2, np.ceil(4 * bandwidth)))
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / bandwidth) ** 2)
     found = np.convolve(counts, kernel / kernel.sum(), "same")
     return found / (weights.sum() * step)

@@ -52,6 +52,9 @@ class History:
         self.entries: list[Entry] = []
         """All numbers of the model, in its order."""
         self.agents: list[int] = []
+        """Those whose draws are read."""
+        self.num_agents = 0
+        """How many have draws of their own in this run."""
         self.every = 1
         self._kept: dict[str, np.ndarray] = {}
         self._places: dict[str, list[tuple[int, ...]]] = {}
@@ -87,7 +90,7 @@ class History:
     def _learn(self, draws: xarray.Dataset) -> None:
         self.names = Names.of(draws)
         numbers = draws["agent"].to_numpy() if "agent" in draws.dims else np.zeros(0, int)
-        order = np.argsort(numbers)
+        order, self.num_agents = np.argsort(numbers), len(numbers)
         self._where = order[evenly(len(order), MOST_AGENTS)] if len(order) else order
         self.agents = [int(one) for one in numbers[self._where]]
         for name in draws.attrs["parameters"]:

@@ -16,6 +16,7 @@ from consilience.page.history import Line
 from consilience.runs.convergence import shortcomings, verdict
 
 _FEWEST_DRAWS = 8
+EVERYTHING = "every parameter at every agent"
 
 
 class Verdict(NamedTuple):
@@ -69,16 +70,33 @@ def verdict_so_far(
     temperature: float,
     diverging: float = 0.0,
     across: Mapping[str, float | None] | None = None,
+    scope: str = EVERYTHING,
 ) -> Verdict:
-    """What would be said of the draws if there were no more."""
+    """What would be said of the draws if there were no more; `scope` says of what there are rows."""
     if temperature != 1:
         return Verdict(verdict(None, [f"the temperature is {temperature:g}"]), "other")
     if not rows or all(row["rhat"] is None for row in rows):
         return Verdict("Too few draws to tell.", "unknown")
     why_not = shortcomings(rows, diverging, across)
     if why_not:
-        return Verdict(f"Not converged yet: {'; '.join(why_not)}.", "not")
-    return Verdict(f"So far: {verdict(True, [], rows)}", "converged")
+        judged = "" if scope == EVERYTHING else f" Looked at: {scope}."
+        return Verdict(f"Not converged yet: {'; '.join(why_not)}.{judged}", "not")
+    return Verdict(f"So far: {verdict(True, [], rows, scope)}", "converged")
+
+
+def scope_of(lines: Mapping[str, Sequence[Line]], num_parameters: int, num_agents: int) -> str:
+    """Of what draws are looked at, in words.
+
+    >>> line = Line(0, np.zeros((1, 9)), np.ones(9), np.arange(9))
+    >>> scope_of({"v": [line]}, 1, 1), scope_of({"v": [line, line._replace(agent=3)]}, 50, 4)
+    ('every parameter at every agent', '1 of 50 parameters at 2 of 4 agents')
+    """
+    own = {one.agent for some in lines.values() for one in some if one.agent is not None}
+    parameters = (
+        "every parameter" if len(lines) == num_parameters else f"{len(lines)} of {num_parameters:,} parameters"
+    )
+    agents = "every agent" if not own or len(own) == num_agents else f"{len(own)} of {num_agents:,} agents"
+    return f"{parameters} at {agents}"
 
 
 def verdict_of(summary: Mapping[str, Any]) -> Verdict:

@@ -58,10 +58,16 @@ class Memory:
         self, lines: Mapping[str, Sequence[Line]], length: int
     ) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
         """Rows of parameters and R-hat across agents; measured again when there are more draws, after a rest."""
-        began = time.monotonic()
+        began, known = time.monotonic(), {row["label"] for row in self._rows}
         if length != self._looked_at and (began >= self._next_look or length < self._looked_at):
             self._rows = [row_of(label, some) for label, some in lines.items() if some]
             self._across = {label: across_agents(some) for label, some in lines.items()}
             self._looked_at, took = length, time.monotonic() - began
             self._next_look = time.monotonic() + _REST * took
-        return self._rows, self._across
+        elif new := {label: some for label, some in lines.items() if some and label not in known}:
+            self._rows += [row_of(label, some) for label, some in new.items()]
+            self._across |= {label: across_agents(some) for label, some in new.items()}
+        return (
+            [row for row in self._rows if row["label"] in lines],
+            {label: value for label, value in self._across.items() if label in lines},
+        )

@@ -9,7 +9,7 @@ SERIES/              runs below it, of which one is chosen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from consilience.engines.peers.settings import NodeSettings
@@ -31,6 +31,7 @@ class Place:
         network: the directory whose nodes can be asked.
         own: a node's own file, if only that node is watched.
         logs: by name, what nodes said.
+        series: the directory of the series that the run belongs to.
     """
 
     path: Path
@@ -40,6 +41,7 @@ class Place:
     network: Path | None = None
     own: Path | None = None
     logs: Mapping[str, Path] = field(default_factory=dict)
+    series: Path | None = None
 
 
 def require_watchable(path: Path) -> None:
@@ -62,7 +64,7 @@ def places(path: Path) -> dict[str, Place]:
     if found is not None:
         return {path.resolve().name: found}
     below = {one.name: _of_directory(one) for one in sorted(path.glob("*/")) if not one.name.startswith(".")}
-    return {name: one for name, one in below.items() if one is not None}
+    return {name: replace(one, series=path) for name, one in below.items() if one is not None}
 
 
 def _of_directory(path: Path) -> Place | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from consilience.page.agents import Agent, Hearing, alike, seen_by
+from consilience.page.agents import Agent, Hearing, alike, all_wait, seen_by
 from consilience.page.agreeing import distances, same_draws
 from consilience.page.curves import Curve, Curves, curves_of, priors_of
-from consilience.page.history import Entry, History, Line, metrics_of
-from consilience.page.measures import Verdict, verdict_of, verdict_so_far
+from consilience.page.history import MOST_AGENTS, Entry, History, Line, metrics_of
+from consilience.page.measures import EVERYTHING, Verdict, scope_of, verdict_of, verdict_so_far
 from consilience.page.memory import Memory
 from consilience.page.places import Place, plan_of
 from consilience.page.snapshot import Progress, Snapshot, progress_of
@@ -77,8 +78,9 @@ class _Look:
         self.followed = [list(self.labels)[i] for i in evenly(len(self.labels), MOST_ROWS)]
         asked = [one for one in wanted if one in self.labels]
         self.shown = list(dict.fromkeys([*self.followed[:MOST_SHOWN], *asked]))
+        self.followed = list(dict.fromkeys([*self.followed, *asked]))
         for one in self.histories:
-            one.refresh([self.labels[label] for label in dict.fromkeys([*self.followed, *self.shown])])
+            one.refresh([self.labels[label] for label in self.followed])
         self.metrics = {run.path: found for run in runs if (found := metrics_of(run)) is not None}
         self.state = self._state()
 
@@ -86,28 +88,30 @@ class _Look:
         """What is to be seen."""
         plan, hearing, (run, *others) = self.plan, self.hearing, self.runs
         step, status, summary = self._step(), self.status[0], self._summary()
-        rows, across = self._rows(summary)
-        rate = self.memory.rate(step, self.now)
-        if self.state == "complete":
-            rate = status.get("timing", {}).get("steps_per_second")
-        messages = message_rows(hearing.answers.values(), [summary] if summary else self._own_summaries())
+        rows, across, scope = self._rows(summary)
+        rate = self._rate(step)
+        agents = self._agents(step, rate)
+        if waits := self.state == "running" and all_wait(agents):
+            rate = None
+        messages = message_rows(hearing.last.values(), [summary] if summary else self._own_summaries())
         present = next((one.get("present") for one in hearing.answers.values()), None)
         agreement, agreement_words = self._agreement()
-        report = run.path / "report.html"
         return Snapshot(
             title=_title(plan, status["problem_name"]),
             subtitle=_subtitle(plan, status["engine"]),
             state=self.state,
             verdict=verdict_of(summary)
             if summary
-            else verdict_so_far(rows, plan.sampler.temperature, self._diverging(), across),
-            progress=progress_of(plan, step, self.longest.length, rate, rows, self.state == "complete"),
+            else verdict_so_far(rows, plan.sampler.temperature, self._diverging(), across, scope),
+            progress=progress_of(plan, step, self.longest.length, rate, rows, self.state == "complete", waits),
             network=self.memory.network(plan),
-            agents=self._agents(step, rate),
+            agents=agents,
             num_draws=self.longest.length,
             unit="move" if plan.is_unison else "step",
             rows=rows,
             labels=list(self.labels),
+            num_parameters=len(self.longest.entries),
+            left_out=self._left_out(),
             curves=self._curves(),
             agreement=agreement,
             agreement_words=agreement_words,
@@ -117,7 +121,7 @@ class _Look:
             participation=participation_of(self.longest.participation, present, plan.num_agents),
             log=log_of(self.place.logs),
             classified=None if others else classified(run),
-            report=report if summary and report.is_file() else None,
+            reports=self._reports(),
             notes=[one["message"] for one in self.status if one.get("message")],
         )
 
@@ -138,6 +142,29 @@ class _Look:
     def _own_summaries(self) -> list[dict[str, Any]]:
         """Those that several nodes have each, once they are complete."""
         return [run.summary for run in self.runs if (run.path / "summary.json").is_file()]
+
+    def _reports(self) -> list[tuple[str, Path]]:
+        """Those that are written, of the run or of each node that is done, and of the series that it belongs to."""
+        done = [
+            run.path for run, status in zip(self.runs, self.status, strict=True) if status["status"] == "complete"
+        ]
+        if self.place.run is None and self.place.own is None:
+            found = [(f"Report of agent {n}", path) for n, path in self.place.nodes.items() if path in done]
+        else:
+            found = [("Open the report", path) for path in done]
+        if self.place.series is not None:
+            found.append(("Report of the series", self.place.series))
+        return [(name, path / "report.html") for name, path in found if (path / "report.html").is_file()]
+
+    def _rate(self, step: int) -> float | None:
+        """Steps a second: of a complete run on the whole, of several nodes that of the slowest, over some seconds."""
+        measured = self.memory.rate(step, self.now)
+        if self.state == "complete":
+            rates = [one.get("timing", {}).get("steps_per_second") for one in self.status]
+            return min((one for one in rates if one is not None), default=None)
+        if self.hearing.answers:
+            return min(self.hearing.rate(agent) or 0.0 for agent in self.hearing.answers) or None
+        return measured
 
     def _step(self) -> int:
         """Where the run is; of several nodes, where the last of those is that answer."""
@@ -160,13 +187,25 @@ class _Look:
             (agent,) = self.place.nodes
             answer = hearing.answers.get(agent)
             others = seen_by(agent, answer, plan.num_agents)
-            return sorted([*hearing.agents(statuses), *others])
+            return sorted([*self._with_stored(hearing.agents(statuses)), *others])
         if self.place.network is not None and self.place.run is None and (own := hearing.agents(statuses)):
-            return own
+            return self._with_stored(own)
         silent, warming_up = self.now - self._last_change(), plan.sampler.tunes_itself and step < plan.burn_in
         return alike(
             plan.num_agents, self.state, step, warming_up, silent if silent > _SILENT_SECONDS else None, rate
         )
+
+    def _with_stored(self, found: Sequence[Agent]) -> list[Agent]:
+        """Agents whose nodes answer no more, with what their runs say."""
+        stored = dict(zip(self.place.nodes, self.status, strict=False))
+        return [
+            one._replace(
+                round=stored[one.number]["step"], rate=stored[one.number].get("timing", {}).get("steps_per_second")
+            )
+            if one.state == "done" and one.number in stored and one.number not in self.hearing.answers
+            else one
+            for one in found
+        ]
 
     def _last_change(self) -> float:
         names = ("status.json", "draws.zarr/zarr.json", "metrics.zarr/zarr.json")
@@ -180,13 +219,26 @@ class _Look:
 
     def _rows(
         self, summary: Mapping[str, Any] | None
-    ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, float | None]]:
+    ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, float | None], str]:
+        """A row for each parameter, R-hat across agents, and of what that is."""
         known = summary.get("posterior") if summary else None
         if isinstance(known, list):
-            return [{"agent": None, **row} for row in known[:_MOST_SUMMARISED]], {}
+            asked = [row for row in known[_MOST_SUMMARISED:] if row["label"] in self.shown]
+            return [{"agent": None, **row} for row in [*known[:_MOST_SUMMARISED], *asked]], {}, EVERYTHING
         lines = {label: self._lines(self.labels[label]) for label in self.followed}
         lines = {label: [one for one in some if one.values.shape[1]] for label, some in lines.items()}
-        return self.memory.measured(lines, sum(one.length for one in self.histories))
+        rows, across = self.memory.measured(lines, sum(one.length for one in self.histories))
+        return rows, across, scope_of(lines, len(self.longest.entries), self.plan.num_agents)
+
+    def _left_out(self) -> str:
+        """What of the run cannot be looked at."""
+        count, agents = len(self.longest.entries), self.plan.num_agents
+        found = []
+        if count > len(self.labels):
+            found.append(f"The first {len(self.labels):,} of {count:,} parameters can be chosen.")
+        if any(one.num_agents > len(one.agents) for one in self.histories):
+            found.append(f"Of {agents:,} agents {MOST_AGENTS} are shown, evenly chosen.")
+        return " ".join(found)
 
     def _curves(self) -> dict[str, Curves]:
         priors = priors_of(self.plan.study)

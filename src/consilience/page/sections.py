@@ -33,6 +33,7 @@ _GOAL = """
 </span>
 """
 _MOST_LINES = 10
+_NO_PRIOR = " Without the prior: that of a problem of one's own is in its program, which this page does not run."
 _SAID = (
     "Not converged yet: ", "Not converged: ", "So far: Converged: ", "Converged: ", "Not a sample of the posterior: ",
 )  # fmt: skip
@@ -40,9 +41,10 @@ _SAID = (
 
 
 class Head:
-    """The verdict in words, how far the run is, and its report."""
+    """The verdict in words, how far the run is, and its reports."""
 
-    def __init__(self, report: str) -> None:
+    def __init__(self, reports: str) -> None:
+        self._place, self._reports = reports, list[str]()
         with ui.element("section").classes("card wide verdict") as self.box:
             self.mark = Words("mark", "div")
             self.verdict = Words()
@@ -53,9 +55,7 @@ class Head:
             ):
                 self.filled = ui.element("div")
             self.notes = Words("words muted")
-            self.link = ui.element("a").classes("report").props(f'target=_blank href="{report}"')
-            with self.link:
-                ui.label("Open the report")
+            self.links = ui.element("div").classes("links")
         self.box.props("aria-live=polite")
         self._kind = ""
 
@@ -81,7 +81,17 @@ class Head:
         self.filled.style(f"width: {percent}%")
         self.bar.props(f"aria-valuenow={percent:.0f}")
         self.notes.set(" ".join(one.notes))
-        self.link.set_visibility(one.report is not None)
+        self._link([name for name, _ in one.reports])
+
+    def _link(self, names: list[str]) -> None:
+        if names == self._reports:
+            return
+        self._reports = names
+        self.links.clear()
+        with self.links:
+            for number, name in enumerate(names):
+                with ui.element("a").classes("report").props(f'target=_blank href="{self._place}/{number}"'):
+                    ui.label(name)
 
 
 class Agents:
@@ -155,7 +165,9 @@ class Convergence:
         """Show a snapshot."""
         rows = [_parameter_row(number, row) for number, row in enumerate(one.rows)]
         followed = (
-            f"{len(rows)} of {len(one.labels):,} parameters, evenly chosen. " if len(rows) < len(one.labels) else ""
+            f"{len(rows)} of {one.num_parameters:,} parameters: some that are evenly chosen, and those chosen below. "
+            if len(rows) < one.num_parameters
+            else ""
         )
         self.words.set(
             f"{followed}R-hat and effective draws are those of the worst agent. A bar is full at its goal."
@@ -221,7 +233,8 @@ class Parameters:
         has_prior = any(some.prior for some in there.values())
         self.words.set(
             "On the left the draws so far as densities, on the right as paths."
-            + (" The dotted grey line is the prior." if has_prior else "")
+            + (" The dotted grey line is the prior." if has_prior else _NO_PRIOR)
+            + f" {one.left_out}"
         )
         for label in [known for known in self._pairs if known not in there]:
             self._pairs.pop(label)[0].delete()

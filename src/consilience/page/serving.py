@@ -60,9 +60,9 @@ def application(watcher: Watcher, access: Access) -> Any:
     def page() -> None:
         PageView(watcher)
 
-    @app.get("/report/{name}")
-    def report(name: str) -> Any:
-        found = watcher.report(name)
+    @app.get("/report/{name}/{number}")
+    def report(name: str, number: int) -> Any:
+        found = watcher.report(name, number)
         if found is None:
             return PlainTextResponse("This run has no report yet.", 404)
         return FileResponse(found, media_type="text/html", headers={"content-security-policy": _REPORT_POLICY})
@@ -102,6 +102,7 @@ def serve(path: Path, place: socket.socket, access: Access, *, follows_parent: b
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
+        ws_per_message_deflate=False,  # it would cost more than the way through this machine
         **options,  # type: ignore[arg-type]
     )
     server = uvicorn.Server(config)

@@ -56,6 +56,10 @@ class Snapshot:
     """Of parameters: moments, R-hat, effective draws."""
     labels: Sequence[str] = ()
     """Of all numbers that can be looked at."""
+    num_parameters: int = 0
+    """How many there are."""
+    left_out: str = ""
+    """What cannot be looked at, in words."""
     curves: Mapping[str, Curves] = field(default_factory=dict)
     agreement: Sequence[Curve] = ()
     agreement_words: str = ""
@@ -65,12 +69,19 @@ class Snapshot:
     participation: Sequence[Mapping[str, Any]] = ()
     log: Sequence[LogLine] = ()
     classified: Classified | None = None
-    report: Path | None = None
+    reports: Sequence[tuple[str, Path]] = ()
+    """What each is of, and its file."""
     notes: Sequence[str] = ()
 
 
 def progress_of(
-    plan: Plan, step: int, draws: int, rate: float | None, rows: Sequence[Mapping[str, Any]], is_done: bool
+    plan: Plan,
+    step: int,
+    draws: int,
+    rate: float | None,
+    rows: Sequence[Mapping[str, Any]],
+    is_done: bool,
+    waits: bool = False,
 ) -> Progress:
     """How far a run is, how fast, and how long it will take, where that can be known.
 
@@ -81,17 +92,23 @@ def progress_of(
         rate: steps a second.
         rows: of parameters, for a run that stops when it has converged.
         is_done: whether nothing more comes.
+        waits: whether nobody samples, until somebody who is not there comes back.
     """
     unit = "moves" if plan.is_unison else "steps"
+    most = "" if plan.is_unison else "at most "
     rated = f"{rate:,.0f} {unit}/s" if rate and rate >= 10 else f"{rate:.2g} {unit}/s" if rate else ""
     if is_done:
         return Progress(f"All {draws:,} draws of a chain are there", 1.0, rated)
+    if waits:
+        there = progress_of(plan, step, draws, None, rows, is_done)
+        return there._replace(words=f"{there.words}, everybody waits")
     left = (plan.num_steps - step) / rate if rate else None
     if not plan.sampler.tunes_itself:
         words = f"step {step:,} of {plan.num_steps:,}"
         return Progress(words, step / plan.num_steps, rated, "" if left is None else f"{duration(left)} left")
     if step < plan.burn_in:
-        return Progress(f"warming up, {unit[:-1]} {step:,} of {plan.burn_in:,}", step / plan.burn_in, rated)
+        ahead = f"{most}{duration((plan.burn_in - step) / rate)} of the warm-up left" if rate else ""
+        return Progress(f"warming up, {unit[:-1]} {step:,} of {plan.burn_in:,}", step / plan.burn_in, rated, ahead)
     if not plan.stops_itself:
         words = f"{draws:,} of {plan.num_draws or 0:,} draws of a chain"
         return Progress(words, draws / (plan.num_draws or 1), rated, "" if left is None else f"{duration(left)} left")

@@ -82,19 +82,17 @@ def message_rows(
     answers: Iterable[Mapping[str, Any]], summaries: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Messages and bytes of each node, and why some were rejected: as they answer, or as a finished run says."""
-    live = [
+    ended = [node for one in summaries for node in one.get("nodes") or ([one] if "messages" in one else [])]
+    found = {one["agent"]: one for one in [*ended, *answers]}  # an answer is newer
+    return [
         {
-            "agent": one["agent"],
+            "agent": agent,
             **one["messages"],
             **one.get("traffic", {}),
             "why": _reasons(one.get("rejections", {})),
         }
-        for one in answers
+        for agent, one in sorted(found.items())
     ]
-    if live:
-        return live
-    nodes = [node for one in summaries for node in one.get("nodes") or ([one] if "messages" in one else [])]
-    return [{"agent": one["agent"], **one["messages"], "restarts": one.get("restarts"), "why": ""} for one in nodes]
 
 
 def _reasons(found: Mapping[str, int]) -> str:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from nicegui import ui
+from nicegui.events import GenericEventArguments
 
 from consilience.page import details, sections
 from consilience.page.elements import Words, heading
 from consilience.page.snapshot import Snapshot
 from consilience.page.watching import Watched, Watcher
+from consilience.reports.theme import palette
 
-STYLE = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
+STYLE = f":root {{ {palette(dark=False)} }} body.body--dark {{ {palette(dark=True)} }}\n" + (
+    Path(__file__).parent / "style.css"
+).read_text(encoding="utf-8")
 _TICK_SECONDS, _SLOWEST_SECONDS = 1.0, 60.0
-_IS_DARK = "return document.body.classList.contains('body--dark')"
+_TELL_COLOURS = """
+const tell = () => {
+  const dark = document.body.classList.contains('body--dark');
+  if (dark !== window.toldDark) emitEvent('colours', {dark});
+  window.toldDark = dark;
+};
+if (window.toldDark === undefined)
+  new MutationObserver(tell).observe(document.body, {attributes: true, attributeFilter: ['class']});
+tell();
+"""
+"""In the browser: say whether colours are dark, now and whenever that changes."""
 _MODES: dict[bool | None, tuple[str, bool | None]] = {
     None: ("as the system", False),
     False: ("light", True),
@@ -51,6 +66,8 @@ class PageView:
             self.main = ui.element("main").classes("grid")
         ui.skip_link("Skip to the content", target=self.main)
         self._say_mode()
+        ui.on("colours", self._take_colours)
+        ui.context.client.on_connect(lambda: ui.run_javascript(_TELL_COLOURS))
         ui.timer(_TICK_SECONDS, self._tick)
 
     def _next_mode(self) -> None:
@@ -59,6 +76,11 @@ class PageView:
 
     def _say_mode(self) -> None:
         self.light.set_text(f"Colours: {_MODES[self._mode.value][0]}")
+
+    def _take_colours(self, told: GenericEventArguments) -> None:
+        dark = bool(told.args["dark"])
+        if dark != self._dark:
+            self._dark, self._version = dark, -1
 
     def _choose(self) -> None:
         if self.choice.value:
@@ -79,22 +101,18 @@ class PageView:
         if len(names) > 1 and list(self.choice.options) != names:
             self.choice.set_options(names, value=self.name)
             self.choice.set_visibility(True)
-        if self.name:
-            self._show(self.watcher.see(self.name, self._parameters.chosen if self._parameters else []))
-        else:
+        if not self.name:
             self.trouble.set(f"Waiting for {self.watcher.path} to appear …")
-        try:
-            dark = bool(await ui.run_javascript(_IS_DARK, timeout=_SLOWEST_SECONDS))
-        except TimeoutError:
-            return
-        if dark != self._dark:
-            self._dark, self._version = dark, -1
+        elif self._show(self.watcher.see(self.name, self._parameters.chosen if self._parameters else [])):
+            with contextlib.suppress(TimeoutError):
+                await ui.run_javascript("return true", timeout=_SLOWEST_SECONDS)
 
-    def _show(self, watched: Watched, again: bool = False) -> None:
+    def _show(self, watched: Watched, again: bool = False) -> bool:
+        """Show what is new; whether there was something."""
         self.trouble.set(f"Cannot be read just now: {watched.trouble}" if watched.trouble else "")
         snapshot = watched.snapshot
         if snapshot is None or (watched.version == self._version and not again):
-            return
+            return False
         self._version = watched.version
         if not self._parts:
             self._lay_out(snapshot)
@@ -102,6 +120,7 @@ class PageView:
         self.subtitle.set(snapshot.subtitle)
         for part in self._parts:
             part.update(snapshot, self._dark)
+        return True
 
     def _lay_out(self, snapshot: Snapshot) -> None:
         def changed() -> None:

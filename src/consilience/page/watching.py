@@ -19,10 +19,10 @@ from consilience.page.snapshot import Snapshot
 
 log = logging.getLogger("consilience.page")
 _LOOK_SECONDS, _ASK_SECONDS = 1.0, 1.5
-_REST, _LONGEST_REST = 30.0, 30.0
-"""How many times longer than the process has computed since the last look it rests, and how many seconds at most: so
-the page takes about a thirtieth of one processor, unless a look takes more than a second."""
-_FORGET_SECONDS = 5.0
+_REST = 60.0
+"""How many times longer than the process computes for a look, and for the second after it in which browsers are told,
+it rests: so the page takes less than 2 % of one processor. The first look at a place is not rested for."""
+_FORGET_SECONDS, _UNWANTED_SECONDS = 5.0, 30.0
 _MOST_WANTED = 24
 
 
@@ -49,7 +49,6 @@ class Watcher:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stop = threading.Event()
-        self._computed = time.process_time()
         self._places: dict[str, Place] = {}
         self._watched: dict[str, Watched] = {}
         self._lock = threading.Lock()
@@ -82,38 +81,43 @@ class Watcher:
         self._wake.set()
         return found
 
-    def report(self, name: str) -> Path | None:
-        """The report of a finished run."""
+    def report(self, name: str, number: int) -> Path | None:
+        """One of the reports that a place has."""
         found = self._watched.get(name)
-        return found.snapshot.report if found is not None and found.snapshot is not None else None
+        there = found.snapshot.reports if found is not None and found.snapshot is not None else ()
+        return there[number][1] if 0 <= number < len(there) else None
 
     def _look(self) -> None:
         while not self.stop.is_set():
             self._wake.wait()
             self._hurry.clear()
+            began, is_first = time.process_time(), False
             try:
                 self._places = places(self.path)
             except (ConsilienceError, OSError) as error:
                 log.warning("%s", error)
             for name, one in self._asked_for():
+                is_first = is_first or one.snapshot is None
                 self._refresh(one, name)
             if not self._asked_for():
                 self._wake.clear()
-            computed, self._computed = time.process_time() - self._computed, time.process_time()
             self.stop.wait(_LOOK_SECONDS)
-            self._hurry.wait(min(_REST * computed, _LONGEST_REST) - _LOOK_SECONDS)
+            computed = time.process_time() - began
+            if not is_first:
+                self._hurry.wait(max(0.0, _REST * computed - _LOOK_SECONDS))
 
     def _refresh(self, one: Watched, name: str) -> None:
         """A new snapshot, or why there is none: files may change while they are read."""
         now = time.monotonic()
-        one.wanted = {label: then for label, then in one.wanted.items() if now - then < _LONGEST_REST}
+        one.wanted = {label: then for label, then in one.wanted.items() if now - then < _UNWANTED_SECONDS}
         try:
-            one.snapshot = one.reader.snapshot(self._places[name], list(one.wanted))
+            seen = one.reader.snapshot(self._places[name], list(one.wanted))
+            if seen != one.snapshot:
+                one.snapshot, one.version = seen, one.version + 1
             one.trouble = ""
         except (ConsilienceError, OSError, ValueError, KeyError, IndexError) as error:
             one.trouble = f"{type(error).__name__}: {error}"
             log.info("%s cannot be read now: %s", name, one.trouble)
-        one.version += 1
 
     def _ask(self) -> None:
         while not self.stop.is_set():

@@ -19,16 +19,16 @@ _LESS_WANTED = ("tail ESS", "MCSE", "between agents")
 
 
 def posterior_table(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> Table:
-    """Means, 95 % intervals, ratios and mixing, a row for each parameter.
+    """Mixing, which must not hide at the end of a line, means, 95 % intervals and ratios, a row for each parameter.
 
     Args:
         rows: of a run's posterior.
         width: how many characters there are in a line; by default, as many as it takes.
     """
     columns = {
-        "": "name", "mean": "mean", "MCSE": "mean_error", "sd": "standard_deviation", "2.5 %": "low",
-        "97.5 %": "high", ratio_heading(rows): "ratio", "between agents": "between_agents", "ESS": "ess",
-        "tail ESS": "ess_tail", "R-hat": "rhat",
+        "": "name", "R-hat": "rhat", "ESS": "ess", "tail ESS": "ess_tail", "mean": "mean", "MCSE": "mean_error",
+        "sd": "standard_deviation", "2.5 %": "low", "97.5 %": "high", ratio_heading(rows): "ratio",
+        "between agents": "between_agents",
     }  # fmt: skip
     titles = [name_of(row) for row in rows]
     if len(set(titles)) < len(titles):  # a parameter at several agents

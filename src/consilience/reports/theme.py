@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, MUTED, ACCENT = "#1f2933", "#66717e", "#c8102e"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0568f", "#b57d00", "#3a9fd8", "#7a5195", "#5f7470")
+COLOURS = ("#00477a", "#ea731f", "#039e73", "#8f3051", "#985f00", "#349dd7", "#835a9f", "#5f7672")
+"""Of lines. Any two differ by ΔE 10 or more (CIEDE2000), also as people see them who lack red or green cones."""
 _DARK_INK, _DARK_MUTED, _DARK_ACCENT = "#e6e9ee", "#8b95a3", "#ff6b7f"
-_DARK = ("#56b4e9", "#ff8f4d", "#2cc69a", "#e39ac4", "#f0b93c", "#9fd6f7", "#c3a3e0", "#9fb3ae")
+DARK = ("#45bcfc", "#e37c3b", "#31c598", "#b97192", "#f9c042", "#abe4ff", "#b58ec0", "#a0b4b6")
+"""The same on dark ground."""
 _INCH = 100  # pixels of the page for an inch of a figure
 _SHARPNESS = 200  # dots an inch of what is too much to be drawn as lines
 
@@ -43,9 +45,9 @@ def palette(dark: bool) -> str:
     """The colours of figures as entries of a style sheet.
 
     >>> palette(dark=False)[:38]
-    '--line-0: #0072b2; --line-1: #d55e00; '
+    '--line-0: #00477a; --line-1: #ea731f; '
     """
-    lines = _DARK if dark else COLOURS
+    lines = DARK if dark else COLOURS
     named = {f"line-{number}": colour for number, colour in enumerate(lines)}
     named |= dict(
         zip(("ink", "muted", "alarm"), (_DARK_INK, _DARK_MUTED, _DARK_ACCENT) if dark else (INK, MUTED, ACCENT),

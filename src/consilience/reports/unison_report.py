@@ -59,7 +59,9 @@ def unison_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         posterior_table(summary["posterior"], PAGE_WIDTH),
     )
     marked = " Ticks below: draws that diverged." if summary["divergences"] else ""
-    traces = Section("Chains", f"Every draw, a colour for each chain.{marked}", {"traces": chain_traces(run)})
+    traces = Section(
+        "Chains", f"Chains side by side, each from its first draw to its last.{marked}", {"traces": chain_traces(run)}
+    )
     return [posterior, traces, _sampler(summary)]
 
 
@@ -145,21 +147,26 @@ def chain_marginals(run: RunDirectory) -> Figure:
 
 
 def chain_traces(run: RunDirectory) -> Figure:
-    """Parameters over draws, every chain; ticks below them where a draw of some chain diverged."""
+    """Parameters over draws, chains side by side; ticks below them where a draw diverged."""
     draws, names = _draws(run, MOST_PANELS)
-    diverged = np.flatnonzero(_diverging(run).any(0))
-    chosen = evenly(draws.shape[1], 1500 if len(names) <= 4 else 600)
+    num_chains, num_draws = draws.shape[:2]
+    measured = _diverging(run)
+    of_chain, when = np.nonzero(measured)
+    diverged = num_draws * (of_chain + when / max(1, measured.shape[1]))
+    chosen = evenly(num_draws, 1500 if len(names) <= 4 else 600)
+    heavy = num_chains * len(chosen) * len(names) > MOST_POINTS
     figure, axes = trace_axes(len(names))
     for column, (axis, name) in enumerate(zip(axes, names, strict=True)):
-        for chain in range(len(draws)):
+        for chain in range(num_chains):
             line, colour = draws[chain, chosen, column], COLOURS[chain % len(COLOURS)]
-            heavy = len(draws) * len(chosen) * len(names) > MOST_POINTS
-            axis.plot(chosen, line, color=colour, linewidth=0.7, alpha=0.75, label=f"chain {chain}", rasterized=heavy)
+            where, label = chain * num_draws + chosen, f"chain {chain}"
+            axis.plot(where, line, color=colour, linewidth=0.7, label=label, rasterized=heavy)
         if len(diverged):
             bottom, low = axis.get_xaxis_transform(), np.zeros(len(diverged))
             axis.plot(diverged, low, "|", color=INK, markersize=9, transform=bottom, clip_on=False)
+        axis.set_xticks(num_draws * np.arange(num_chains + 1), labels=[])
         axis.set_ylabel(pretty(name))
-    finish_traces(figure, axes, "draw")
+    finish_traces(figure, axes, f"{num_draws:,} draws of each chain")
     return figure
 
 

@@ -23,7 +23,15 @@ from consilience.plans import Plan
 from consilience.reports import Section, render_page
 from consilience.reports.tables import rows
 from consilience.runs.files import disk_errors, read_json, write_json
-from consilience.sampling.series import ShowRun, continue_series, is_series, report_series, series_runs, start_series
+from consilience.sampling.series import (
+    ShowRun,
+    continue_series,
+    is_series,
+    report_series,
+    series_runs,
+    start_series,
+    verdict_of_all,
+)
 
 _WITH_SEEDS = ("mnist", "mnist-kinetic")
 """Experiments of which one seed says little: the page shows their means over all of them."""
@@ -107,7 +115,8 @@ def _page(out: Path) -> Path:
     with disk_errors(out):
         results = {part.directory: summary["results"] for part, summary in summaries.items()}
         averaged = {f"{name.replace('-', '_')}_mean_over_seeds": rows for name, rows in means.items()}
-        write_json(out / "summary.json", {"format": 1, "results": results, **averaged})
+        told = verdict_of_all({part.directory: summary for part, summary in summaries.items()})
+        write_json(out / "summary.json", {"format": 1, "results": results, **averaged, **told})
     sections = [Section("Verdict", " ".join(_verdicts(out, means).values()))]
     for part in PARTS:
         if part.seed == 0:

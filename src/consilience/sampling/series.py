@@ -122,10 +122,10 @@ def _compare(path: Path) -> None:
     for row, summary in zip(found["results"], summaries.values(), strict=True):
         row["converged"] = summary.get("converged")
     with disk_errors(path):
-        write_json(path / "summary.json", {**main, **found, **_verdict(summaries)})
+        write_json(path / "summary.json", {**main, **found, **verdict_of_all(summaries)})
 
 
-def _verdict(summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def verdict_of_all(summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Whether all runs have converged, which have not and why, and what to do about the first of those."""
     short = {name: one for name, one in summaries.items() if one.get("converged") is not True}
     if not short:

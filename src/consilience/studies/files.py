@@ -27,7 +27,7 @@ def require_packages() -> None:
     """Check that what studies need is installed."""
     missing = [name for name in ("formulaic", "pandas", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
-        raise DataError(f"studies need {', '.join(missing)}: install them with `pip install 'consilience[glm]'`")
+        raise DataError(f"studies need {', '.join(missing)}: where Consilience is cloned, pip install '.[glm]'")
 
 
 def column_names(path: str | Path) -> list[str]:

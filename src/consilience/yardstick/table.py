@@ -104,6 +104,7 @@ def gather(path: Path) -> dict[str, Any]:
         "num_false_verdicts": sum(row["false_verdict"] for row in rows),
         "verdict": in_words(rows),
         "targets": [one._asdict() for one in findings(rows)],
+        "not_converged": list(dict.fromkeys(row["directory"] for row in rows if row.get("converged") is False)),
         "results": rows,
     }
     with disk_errors(path):

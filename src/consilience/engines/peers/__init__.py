@@ -9,4 +9,4 @@ def require_packages() -> None:
     """Check that the packages of the extra `peers` are installed."""
     missing = [name for name in ("zenoh", "cryptography", "msgspec", "prometheus_client") if find_spec(name) is None]
     if missing:
-        raise NetworkError(f"nodes need {', '.join(missing)}: pip install 'consilience[peers]'")
+        raise NetworkError(f"nodes need {', '.join(missing)}: where Consilience is cloned, pip install '.[peers]'")

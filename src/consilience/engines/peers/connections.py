@@ -81,12 +81,12 @@ class Connections:
     def answer(self, what: str, content: bytes) -> bytes | None:
         """Answer a neighbour: the status, the plan, or what was found before sampling."""
         if what == "status":
-            return json.dumps({**self.status(), **self._traffic()}).encode()
+            return json.dumps({**self.status(), **self.traffic()}).encode()
         if what == "found":
             return self.found
         return json.dumps(self.entries).encode() if what == "plan" else None
 
-    def _traffic(self) -> dict[str, Any]:
+    def traffic(self) -> dict[str, Any]:
         """Bytes, what had to be asked for, and why messages were rejected."""
         counts = self.all_counts()
         kinds = ("bytes_sent", "bytes_received", "asked_for")
