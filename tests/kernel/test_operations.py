@@ -40,7 +40,7 @@ def test_a_function_with_parameters_first_has_the_same_values_and_gradients():
         x, y = rows
         hidden = jax.nn.softplus(x @ w["first"] + w["bias"])
         stacked = jnp.einsum("rk,skh->rsh", x, jnp.stack([w["first"], 2 * w["first"]]))
-        inner = jax.jit(lambda x: x @ w["first"])(x)
+        inner = jax.jit(lambda x, w: jax.nn.log_sigmoid(x @ w) + jnp.logaddexp(x @ w, w[0]))(x, w["first"])
         of_rows = (x @ x.T).sum(1)
         batched = jnp.einsum("rk,rk->r", x, jnp.broadcast_to(w["vector"], x.shape))
         return y * (hidden @ w["second"]) + stacked.sum((1, 2)) + inner.sum(1) * of_rows + batched * w["bias"][0]
@@ -57,3 +57,13 @@ def test_a_function_with_parameters_first_has_the_same_values_and_gradients():
         for function in (parameters_first(model), model)
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, expected)
+
+
+def test_the_derivative_of_logaddexp_needs_no_logarithm():
+    def model(w, x):
+        return -jnp.logaddexp(0.0, x @ w) + jax.nn.log_sigmoid(x @ w)
+
+    w, x = jnp.array([0.5, -2.0, 40.0]), jnp.asarray(np.random.default_rng(0).normal(size=(50, 3)))
+    found = jax.jit(jax.grad(lambda w: parameters_first(model)(w, x).sum()))
+    np.testing.assert_allclose(found(w), jax.grad(lambda w: model(w, x).sum())(w), rtol=1e-5)
+    assert "log" not in found.lower(w).compile().as_text().split("ENTRY")[1].replace("logistic", "")
