@@ -1,7 +1,7 @@
 """A step of `kinetic` against the same update written by hand, on regressions of `by_hand.py`.
 
-One exchange with the neighbours on a ring, numbers given, the model's own coordinates. By hand means a `lax.scan` over
-steps with the noise of ten of them made at once, shards padded to the longest, a draw kept every tenth step.
+One exchange with the neighbours on a ring, numbers given, the model's own coordinates. By hand means a `lax.scan`
+over steps with the noise of ten of them made at once, shards padded to the longest, a draw kept every tenth step.
 """
 
 from __future__ import annotations

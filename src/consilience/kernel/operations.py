@@ -106,7 +106,9 @@ def logaddexp(a: jax.Array, b: jax.Array) -> jax.Array:
 @logaddexp.defjvp
 def _(primals: Any, tangents: Any) -> Any:
     a, b = primals
-    of_a, of_b = (jax.nn.sigmoid(difference) * tangent for difference, tangent in zip((a - b, b - a), tangents, strict=True))
+    of_a, of_b = (
+        jax.nn.sigmoid(difference) * tangent for difference, tangent in zip((a - b, b - a), tangents, strict=True)
+    )
     return logaddexp(a, b), of_a + of_b
 
 
