@@ -14,6 +14,7 @@ from benchmarks import (
     against_others,
     by_hand,
     gossip,
+    growth,
     kinetic_by_hand,
     lenet,
     memory,
@@ -28,9 +29,9 @@ from benchmarks import (
     unison_draws,
     unison_peers,
 )
-from benchmarks.table import Line, Skipped, header
+from benchmarks.table import Line, Skipped, Told, header
 
-COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
+COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped | Told]]] = {
     "mixture": against_others.mixture_of_five,
     "centralized": against_others.centralized,
     "a9a": a9a.a9a,
@@ -39,6 +40,7 @@ COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "models": by_hand.models,
     "chains": scaling.chains,
     "agents": scaling.agents,
+    "growth": growth.growth,
     "mesh": mesh.mesh,
     "storing": storing.storing,
     "memory": memory.memory,
