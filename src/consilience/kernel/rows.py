@@ -69,18 +69,20 @@ class Rows:
         """Shards, row weights and the scale of the likelihood, as programs hold them."""
         return self._shards, self.row_weights, self.scale
 
-    def chosen_rows(self, keys: jax.Array, k: Any, sizes: Any = None) -> jax.Array | None:
-        """`(chains, agents, batch_size)` row numbers for step `k`, or `None` for the full shards.
+    def chosen_rows(self, keys: jax.Array, steps: jax.Array, sizes: Any = None) -> jax.Array | None:
+        """`(steps, chains, agents, batch_size)` row numbers, or `None` for the full shards.
 
         `sizes` are the shards' sizes, if not known when the program is made.
         """
         batch_size = self.batch_size
         if batch_size is None:
             return None
-        choose = shuffled_rows if self.batches == "shuffled" else replaced_rows
         sizes = jnp.asarray(self.sizes) if sizes is None else sizes
-        per_agent = jax.vmap(lambda key, size: choose(key, k, size, batch_size))
-        return jax.vmap(lambda chain: per_agent(chain, sizes))(keys)
+        if self.batches == "shuffled":
+            return shuffled_rows(keys, steps, sizes, batch_size)
+        per_agent = jax.vmap(lambda key, step, size: replaced_rows(key, step, size, batch_size), (0, None, 0))
+        per_chain = jax.vmap(per_agent, (0, None, None))
+        return jax.vmap(per_chain, (None, 0, None))(keys, steps, sizes)
 
     def used(self, data: Any, rows: jax.Array | None = None) -> Any:
         """The data of the given rows, `(chains, agents, batch_size, …)`, or the full shards."""
