@@ -14,6 +14,8 @@ from benchmarks import (
     against_others,
     by_hand,
     gossip,
+    growth,
+    kinetic_by_hand,
     lenet,
     memory,
     mesh,
@@ -27,9 +29,9 @@ from benchmarks import (
     unison_draws,
     unison_peers,
 )
-from benchmarks.table import Line, Skipped, header
+from benchmarks.table import Line, Skipped, Told, header
 
-COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
+COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped | Told]]] = {
     "mixture": against_others.mixture_of_five,
     "centralized": against_others.centralized,
     "a9a": a9a.a9a,
@@ -38,6 +40,7 @@ COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "models": by_hand.models,
     "chains": scaling.chains,
     "agents": scaling.agents,
+    "growth": growth.growth,
     "mesh": mesh.mesh,
     "storing": storing.storing,
     "memory": memory.memory,
@@ -50,6 +53,7 @@ COMPARISONS: dict[str, Callable[[], Iterator[Line | Skipped]]] = {
     "gossip-grid": gossip.grid,
     "gossip-by-label": skewed.errors,
     "gossip-step": steps.steps,
+    "gossip-models": kinetic_by_hand.steps,
     "unison": unison.leapfrogs,
     "unison-gradients": unison_draws.gradients,
     "unison-rounds": unison_draws.rounds,

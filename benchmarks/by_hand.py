@@ -20,6 +20,7 @@ from benchmarks.table import Line
 from benchmarks.timing import Contestant, best_of_each, seconds_of
 from consilience import Plan, Problem, dula, graphs
 from consilience.engines.simulate import Simulation
+from consilience.models.mixture import NOISE_VARIANCE, VARIANCES, tied_mixture
 
 _STEP_SIZE, _CONSENSUS, _EVERY = 1e-6, 0.1, 10
 _TARGET, _REPETITIONS, _SECONDS = 1.2, 7, 0.1
@@ -65,6 +66,8 @@ CELLS = (
     Cell("student", (300,) * 5, 20, 1),
     Cell("network", (300,) * 5, 6, 4),
     Cell("network", unequal(7, 300), 12, 1),
+    Cell("mixture", (20,) * 5, 1, 1),
+    Cell("mixture", unequal(7, 300), 1, 16),
 )
 
 
@@ -96,6 +99,8 @@ def problem_of(cell: Cell) -> Problem:
     """The model as a user writes it, with made rows."""
     model, features = cell.model, cell.num_features
     rng = np.random.default_rng(0)
+    if model == "mixture":
+        return tied_mixture([rng.normal(size=size) for size in cell.sizes])
     shards = [(rng.normal(size=(size, features)) / 3, rng.integers(0, 2, size).astype(float)) for size in cell.sizes]
     start: dict[str, Any]
     if model == "network":
@@ -121,10 +126,12 @@ def problem_of(cell: Cell) -> Problem:
 
 def gradients_by_hand(cell: Cell, problem: Problem) -> Callable[[Any], Any]:
     """From positions `(chains, agents, size)` to `∇U_i`; vectors have the order of the model's names."""
-    inputs, outcomes = (jnp.asarray(leaf) for leaf in problem.stacked_shards(np.float32))
-    longest = inputs.shape[1]
-    mask = jnp.asarray(np.arange(longest) < np.array(cell.sizes)[:, None], jnp.float32)
+    stacked = problem.stacked_shards(np.float32)
+    mask = jnp.asarray(np.arange(max(cell.sizes)) < np.array(cell.sizes)[:, None], jnp.float32)
     share, model, features = 1 / len(cell.sizes), cell.model, cell.num_features
+    if model == "mixture":
+        return _mixture_by_hand(stacked, mask, share)
+    inputs, outcomes = stacked
     if model == "network":
         return _network_by_hand(inputs, outcomes, mask, share, features)
 
@@ -141,6 +148,18 @@ def gradients_by_hand(cell: Cell, problem: Problem) -> Callable[[Any], Any]:
             return share * w - jnp.concatenate([scale, own], -1)
         mean = {"linear": lambda x: x, "logistic": jax.nn.sigmoid, "poisson": jnp.exp}[model](linear)
         return share * w - jnp.einsum("car,arp->cap", (outcomes - mean) * mask, inputs)
+
+    return gradients
+
+
+def _mixture_by_hand(x: Any, mask: Any, share: float) -> Callable[[Any], Any]:
+    def gradients(w: Any) -> Any:
+        first, second = w[..., :1], w[..., 1:]
+        residual = x - first
+        weight = jax.nn.sigmoid(second * (2 * residual - second) / (2 * NOISE_VARIANCE)) * mask
+        slopes = [residual * mask - weight * second, weight * (residual - second)]
+        likelihood = jnp.stack([slope.sum(-1) for slope in slopes], -1) / NOISE_VARIANCE
+        return share * w / jnp.array(VARIANCES) - likelihood
 
     return gradients
 
@@ -209,5 +228,6 @@ def _side_by_side(cell: Cell) -> tuple[float, float]:
 
 
 def _require_same(cell: Cell, problem: Problem, engine: Simulation, w: Any) -> None:
-    ours = jax.jit(lambda w: engine._gradients(w, *engine._data.arrays, False))(w)
+    shards, weights, scale = engine._data.arrays
+    ours = jax.jit(lambda w: engine._gradients(w, engine._data.used(shards), weights, scale, False))(w)
     np.testing.assert_allclose(ours, gradients_by_hand(cell, problem)(w), rtol=2e-3, atol=2e-3)

@@ -41,11 +41,12 @@ def _measure() -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as directory:
         sample(mixture(), mixture_plan(_SHORT_STEPS), Path(directory) / "short")
         before = _resident("VmRSS")
-        sample(mixture(), mixture_plan(_STEPS), Path(directory) / "long", progress=lambda _: peaks.append(_peak()))
-    return peaks[-1] - before, _peak() - before
+        sample(mixture(), mixture_plan(_STEPS), Path(directory) / "long", progress=lambda _: peaks.append(peak()))
+    return peaks[-1] - before, peak() - before
 
 
-def _peak() -> float:
+def peak() -> float:
+    """The most megabytes that this process has had resident."""
     return _resident("VmHWM")
 
 

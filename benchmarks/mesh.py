@@ -56,7 +56,7 @@ def mesh() -> Iterator[Line | Skipped]:
         yield Skipped(_TWO, "this machine has one core")
     else:
         best = _raced({"two": ("mesh", 2, 2), "one": ("mesh", 1, 1)})
-        yield Line(_TWO, best["two"], best["one"], 1 / 1.6, shown_target="1/1.6")
+        yield Line(_TWO, best["two"], best["one"], 1 / 1.75, shown_target="1/1.75")
     best = _raced({"mesh": ("mesh", 1, 1), "simulate": ("simulate", 1, 1)})
     yield Line(_OVERHEAD, best["mesh"], best["simulate"], 1.1)
 

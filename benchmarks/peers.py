@@ -47,8 +47,8 @@ def rounds() -> Iterator[Line]:
     best = best_of_each(
         {"nodes": lambda: network(plan), "exchange": lambda: side_by_side(plan, "exchange")}, _REPETITIONS
     )
-    yield Line("mixture, 5 nodes: one round / a 300th of a second", best["nodes"], 1 / 300, 1)
-    yield Line("mixture, 5 nodes: one round / bytes and step alone", best["nodes"], best["exchange"], 2)
+    yield Line("mixture, 5 nodes: one round / a 1,000th of a second", best["nodes"], 1 / 1000, 1)
+    yield Line("mixture, 5 nodes: one round / bytes and step alone", best["nodes"], best["exchange"], 1.5)
 
 
 def lenet_rounds() -> Iterator[Line]:

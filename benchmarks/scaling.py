@@ -22,7 +22,9 @@ def chains() -> Iterator[Line]:
         },
         _REPETITIONS,
     )
-    yield Line(f"{_CHAINS} chains: one step of one chain / one chain alone", best["many"] / _CHAINS, best["one"], 0.5)
+    yield Line(
+        f"{_CHAINS} chains: one step of one chain / one chain alone", best["many"] / _CHAINS, best["one"], 0.45
+    )
 
 
 def agents() -> Iterator[Line]:

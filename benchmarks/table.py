@@ -50,6 +50,17 @@ class Skipped:
         return f"| {self.what:<{_WIDTHS[0]}} | skipped: {self.reason}"
 
 
+@dataclass(frozen=True)
+class Told:
+    """An amount beside which nothing stands."""
+
+    what: str
+    amount: str
+
+    def __str__(self) -> str:
+        return f"| {self.what:<{_WIDTHS[0]}} | {self.amount}"
+
+
 def row(*cells: str) -> str:
     """A row of the table, which is also one of a Markdown table."""
     first, *others = (f"{cell:<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))

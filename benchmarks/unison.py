@@ -1,14 +1,15 @@
 """Samplers in unison in one process: a leapfrog step of ours against BlackJAX's on the pooled rows.
 
 Both make the same moves of NUTS, float64, 4 chains side by side, with the step size and the mass that our warm-up
-found. Theirs has all rows in one table and no agents. The unit is one leapfrog step of all chains together.
+found. Theirs has all rows in one table and no agents. The unit is one leapfrog step of all chains together. NumPyro
+does the same, and a loop of leapfrogs by hand makes no tree at all.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from consilience.engines.unison import OneProcess, Replicas
 NUM_AGENTS, NUM_CHAINS, NUM_WEIGHTS = 5, 4, 20
 _WARMUP, _MOVES, _REPETITIONS = 300, 60, 15
 _MAX_DEPTH = 10
+_BY_HAND = 7  # leapfrog steps of a move, about as many as NUTS makes
 _TARGET = 1.15
 _EQUAL, _UNEQUAL = (0.2,) * NUM_AGENTS, (0.04, 0.12, 0.2, 0.28, 0.36)
 
@@ -30,9 +32,11 @@ def leapfrogs() -> Iterator[Line]:
     """Logistic regression with 20 weights, rows in equal shards and in unequal ones."""
     for num_rows, shares in ((200, _EQUAL), (2_000, _EQUAL), (20_000, _EQUAL), (2_000, _UNEQUAL)):
         with jax.enable_x64(True):
-            ours, theirs = _side_by_side(*logistic_rows(num_rows), shares)
-        how = "" if shares == _EQUAL else ", unequal"
-        yield Line(f"NUTS, 5 agents, {num_rows:,} rows{how}: leapfrog / pooled", ours, theirs, _TARGET)
+            took = _side_by_side(*logistic_rows(num_rows), shares)
+        how = f"NUTS, 5 agents, {num_rows:,} rows" + ("" if shares == _EQUAL else ", unequal")
+        yield Line(f"{how}: leapfrog / pooled", took["ours"], took["BlackJAX"], _TARGET)
+        yield Line(f"{how}: leapfrog / NumPyro, pooled", took["ours"], took["NumPyro"], 1)
+        yield Line(f"{how}: leapfrog / by hand, no tree", took["ours"], took["by hand"], 1.2)
 
 
 def logistic_rows(num_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -70,8 +74,8 @@ def warmed_up(replicas: Replicas) -> Any:
     return state
 
 
-def _side_by_side(features: np.ndarray, outcomes: np.ndarray, shares: Sequence[float]) -> tuple[float, float]:
-    """Seconds for a leapfrog step of all chains, ours and theirs: medians of runs that take turns.
+def _side_by_side(features: np.ndarray, outcomes: np.ndarray, shares: Sequence[float]) -> dict[str, float]:
+    """Seconds for a leapfrog step of all chains of each contestant: medians of runs that take turns.
 
     Chains of NUTS make trajectories of different lengths, so runs are not repetitions of the same work, and the
     fewest seconds of them would be those of the luckiest. Turns change the order.
@@ -85,19 +89,78 @@ def _side_by_side(features: np.ndarray, outcomes: np.ndarray, shares: Sequence[f
     replicas = Replicas(logistic(shards), plan, OneProcess(NUM_AGENTS), 0)
     state = warmed_up(replicas)
     rows = (jnp.asarray(features), jnp.asarray(outcomes))
-    program = jax.jit(_pooled).lower(rows, state, jax.random.key(0)).compile()
-    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+
+    def ours(turn: int) -> Any:
+        return replicas.moved(state, _WARMUP + turn * _MOVES, _MOVES)[1].measured["leapfrogs"][:_MOVES]
+
+    contestants = {
+        "ours": ours, "BlackJAX": _compiled(_pooled, rows, state), "by hand": _compiled(_leapfrogs, rows, state),
+        "NumPyro": _compiled(_numpyro, rows, state),
+    }  # fmt: skip
+    seconds: dict[str, list[float]] = {who: [] for who in contestants}
     for turn in range(_REPETITIONS):
-        for who in sorted(seconds, reverse=turn % 2 == 1):
+        for who in sorted(contestants, reverse=turn % 2 == 1):
             began = time.perf_counter()
-            if who == "ours":
-                _, buffers = replicas.moved(state, _WARMUP + turn * _MOVES, _MOVES)
-                took, made = time.perf_counter() - began, buffers.measured["leapfrogs"][:_MOVES]
-            else:
-                made = jax.block_until_ready(program(rows, state, jax.random.key(turn)))
-                took = time.perf_counter() - began
+            made = contestants[who](turn)
+            took = time.perf_counter() - began
             seconds[who].append(took / _of_all_chains(np.asarray(made)))
-    return statistics.median(seconds["ours"]), statistics.median(seconds["theirs"])
+    return {who: statistics.median(all_) for who, all_ in seconds.items()}
+
+
+def _compiled(function: Callable[..., Any], rows: Any, state: Any) -> Callable[[int], Any]:
+    program = jax.jit(function).lower(rows, state, jax.random.key(0)).compile()
+    return lambda turn: jax.block_until_ready(program(rows, state, jax.random.key(turn)))
+
+
+def _leapfrogs(rows: Any, state: Any, key: Any) -> Any:
+    """Leapfrog steps by hand, 7 for each move: the limit, since nothing is decided."""
+    now = state.adaptation
+
+    def slopes(weights: Any) -> Any:
+        features, outcomes = rows
+        return weights - (outcomes - jax.nn.sigmoid(weights @ features.T)) @ features
+
+    def leapfrog(carry: Any, _: Any) -> Any:
+        weights, momentum, slope = carry
+        momentum = momentum - now.step_size / 2 * slope
+        moved = momentum @ now.inverse_mass if now.inverse_mass.ndim == 2 else momentum * now.inverse_mass
+        weights = weights + now.step_size * moved
+        slope = slopes(weights)
+        return (weights, momentum - now.step_size / 2 * slope, slope), None
+
+    def move(weights: Any, key: Any) -> Any:
+        momentum = jax.random.normal(key, weights.shape)
+        (weights, _, _), _ = jax.lax.scan(leapfrog, (weights, momentum, slopes(weights)), None, _BY_HAND)
+        return weights, weights
+
+    _, kept = jax.lax.scan(move, state.shared, jax.random.split(key, _MOVES))
+    return jnp.where(jnp.isfinite(kept).all(-1), _BY_HAND, 0)  # so that nothing is left out as unused
+
+
+def _numpyro(rows: Any, state: Any, key: Any) -> Any:
+    """NumPyro's NUTS on all rows: the leapfrog steps of each move and chain."""
+    from numpyro.infer.hmc import hmc
+
+    now = state.adaptation
+
+    def potential(weights: Any) -> Any:
+        return -log_likelihood(weights, rows).sum() - log_prior(weights)
+
+    def one_chain(key: Any, weights: Any) -> Any:
+        start, kernel = hmc(potential, algo="NUTS")
+        first = start(
+            weights, num_warmup=0, step_size=now.step_size, inverse_mass_matrix=now.inverse_mass,
+            adapt_step_size=False, adapt_mass_matrix=False, dense_mass=now.inverse_mass.ndim == 2,
+            max_tree_depth=_MAX_DEPTH, rng_key=key,
+        )  # fmt: skip
+
+        def move(one: Any, _: Any) -> Any:
+            one = kernel(one)
+            return one, one.num_steps
+
+        return jax.lax.scan(move, first, None, _MOVES)[1]
+
+    return jax.vmap(one_chain)(jax.random.split(key, NUM_CHAINS), state.shared).T
 
 
 def _pooled(rows: Any, state: Any, key: Any) -> Any:

@@ -119,10 +119,10 @@ def test_unequal_shards_of_the_mixture_use_every_point():
     problem = EXPERIMENTS["gmm"].problem(3)
     engine = Simulation(problem, plan())
     parameters = Parameters.of(problem, np.float32)
-    stacked, weights, scale = engine._data.arrays
+    stacked, (_, weights, scale) = engine._data.stacked, engine._data.arrays
     w = np.full((1, 3, 2), 0.4, np.float32)
     local = network_gradients(problem, parameters)(w, stacked, weights, scale, False)
     whole = EXPERIMENTS["gmm"].problem(1)
     engine = Simulation(whole, plan(graph=cs.graphs.ring(1)))
-    central = network_gradients(whole, parameters)(w[:, :1], *engine._data.arrays, False)
+    central = network_gradients(whole, parameters)(w[:, :1], engine._data.stacked, *engine._data.arrays[1:], False)
     np.testing.assert_allclose(local.sum(1), central[:, 0], rtol=1e-4)

@@ -42,12 +42,13 @@ def nothing(own_gradient):
 def network_of(problem, total=lambda words: words):
     parameters = Parameters.of(problem, np.float64)
     plan = Plan(graph=graphs.complete(problem.num_agents), sampler=nuts(), num_draws=4)
-    arrays, potentials = Rows(problem, plan, jnp.float64).arrays, network_potentials(problem, parameters)
+    rows = Rows(problem, plan, jnp.float64)
+    potentials, (shards, *others) = rows.evaluated(network_potentials(problem, parameters)), rows.arrays
     agents = jnp.arange(problem.num_agents)
     own = jnp.ones((problem.num_agents, parameters.size - parameters.num_shared))
     return Compiled(
-        lambda positions: potentials(positions, *arrays, False), parameters.num_shared, problem.num_agents, total,
-        agents, own,
+        lambda positions: potentials(positions, rows.used(shards), *others, False), parameters.num_shared,
+        problem.num_agents, total, agents, own,
     )  # fmt: skip
 
 

@@ -79,11 +79,25 @@ def test_shuffled_row_is_a_permutation(size, seed):
 def test_every_row_is_used_once_in_every_epoch(size, batch_size):
     key = agent_keys(0, Purpose.BATCH, np.arange(1), np.arange(1))[0, 0]
     steps = jnp.arange(3 * size)  # 3 · batch_size whole epochs
-    rows = jax.jit(jax.vmap(lambda k: shuffled_rows(key, k, size, batch_size)))(steps)
+    rows = jax.jit(lambda steps: shuffled_rows(key, steps, size, batch_size))(steps)
     epochs = np.asarray(rows).reshape(3 * batch_size, size)
     assert (np.sort(epochs, 1) == np.arange(size)).all()
     if size > 5:
         assert len(np.unique(epochs, axis=0)) == len(epochs)
+
+
+def test_rows_are_those_of_a_permutation_for_each_epoch_by_keys_of_jax():
+    """Of several chains, agents and sizes: those of `shuffled_row` at the places that follow each other."""
+    keys, sizes, batch = agent_keys(0, Purpose.BATCH, np.arange(2), np.arange(3)), np.array([9, 40, 1000]), 7
+    steps = jnp.array([0, 1, 5, 6, 143, 10**6])
+    found = jax.jit(lambda steps: shuffled_rows(keys, steps, sizes, batch))(steps)
+    assert found.shape == (6, 2, 3, batch)
+    for s, chain, agent in np.ndindex(6, 2, 3):
+        size = int(sizes[agent])
+        places = np.arange(batch, dtype=object) + int(steps[s]) * batch
+        for place, row in zip(places, found[s, chain, agent].tolist(), strict=True):
+            words = jax.random.bits(jax.random.fold_in(keys[chain, agent], int(place // size)), (8, 1), jnp.uint32)
+            assert row == shuffled_row(words, jnp.array([place % size], jnp.uint32), jnp.uint32(size))[0]
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 20])
@@ -92,7 +106,7 @@ def test_shuffles_are_uniform(size, kind):
     """Chi-square over which row comes first, and which pair; false-alarm rate 1e-4. Unshuffled rows must fail."""
     key = agent_keys(5, Purpose.BATCH, np.arange(1), np.arange(1))[0, 0]
     epochs = 4000
-    rows = jax.vmap(lambda e: shuffled_rows(key, e, size, size))(jnp.arange(epochs))
+    rows = shuffled_rows(key, jnp.arange(epochs), size, size)
     rows = np.asarray(rows) if kind == "shuffled" else np.tile(np.arange(size), (epochs, 1))
     first = np.bincount(rows[:, 0], minlength=size)
     pairs = np.bincount(rows[:, 0] * size + rows[:, 1], minlength=size * size).reshape(size, size)

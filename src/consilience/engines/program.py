@@ -110,7 +110,7 @@ class Local:
     noise: Callable[[jax.Array], jax.Array]
     """From steps to the standard normal numbers of all of them, as one long vector."""
     chosen_rows: Callable[[Any], jax.Array | None]
-    """From a step to the rows of its minibatches."""
+    """From steps to the rows of their minibatches, steps first."""
     gradients: Callable[..., jax.Array]
     """From positions, in the sampler's coordinates, and chosen rows to the gradients there."""
     disagreement: Callable[[Any], Any]
@@ -158,7 +158,7 @@ def run_segment(
         steps = first + jnp.arange(part, dtype=jnp.int32)
         numbers = jax.vmap(numbers_of)(steps)
         noise = local.noise(steps)
-        rows = jax.vmap(local.chosen_rows)(steps)
+        rows = local.chosen_rows(steps)
         numbered = (steps - stored_from) // plan.store_every
         slots = jnp.where(numbered < 0, sizes.slots, numbered - first_draw)
 

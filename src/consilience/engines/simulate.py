@@ -85,14 +85,14 @@ class Simulation(Gossiping):
         self.problem, self.plan = problem, plan
         self.dtype = jnp.dtype(plan.dtype)
         self.parameters = Parameters.of(problem, self.dtype)
-        self._data = Rows(problem, plan, self.dtype)
+        self._data = Rows(problem, plan, self.dtype, grouped=not self.parameters.groups)
         chains, agents = np.arange(plan.num_chains), np.arange(plan.num_agents)
         self._keys = {purpose: agent_keys(plan.seed, purpose, chains, agents) for purpose in Purpose}
         nobody = np.zeros_like(agents)
         self._keys[Purpose.COMMON_NOISE] = agent_keys(plan.seed, Purpose.COMMON_NOISE, chains, nobody)
         self._start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
         require_usable(problem, self.parameters, self._start[0], self._data.stacked)
-        self._gradients = network_gradients(problem, self.parameters)
+        self._gradients = self._data.evaluated(network_gradients(problem, self.parameters))
         self._disagreement = make_disagreement(plan.graph, self.dtype)
         self._groups = np.array_split(chains, min(_MOST_GROUPS, math.ceil(plan.num_chains / _CHAINS_OF_A_GROUP)))
         self._choose_sizes()

@@ -119,7 +119,7 @@ class Replicas:
         self.sampler = require_sampler(problem, plan)
         self.team = place.team
         self.parameters = Parameters.of(problem, np.float64)
-        self._rows = rows or Rows(problem, plan, jnp.float64)
+        self._rows = rows or Rows(problem, plan, jnp.float64, grouped=not self.parameters.groups)
         self._windows = schedule(plan.num_warmup or 0)
         start = self.team.attempt(self._usable_start) if start is None else start
         self._held, self._start = self._put(start)
@@ -275,10 +275,11 @@ class Replicas:
         """What the sampler sees of the network, while a program is traced."""
         potentials: Callable[..., Any]
         if agents.groups is None:
-            potentials = network_potentials(self.problem, self.parameters)
+            potentials = self._rows.evaluated(network_potentials(self.problem, self.parameters))
         else:
             potentials = by_number(self.problem, self.parameters, network_potentials)(agents.groups)
-        rows, weights, scale = data
+        shards, weights, scale = data
+        rows = self._rows.used(shards)
         return NetworkSums(
             lambda positions: potentials(positions, rows, weights, scale, False), self.parameters.num_shared,
             self.plan.num_agents, total, agents.numbers, agents.entries, self.root, vary, agents.counts,

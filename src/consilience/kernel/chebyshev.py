@@ -43,12 +43,14 @@ def mixed(message: Any, disagreement: Callable[[Any], Any], mixing: Mixing) -> A
     def once(_: Any, sofar: Exchanged) -> Exchanged:
         return exchanged(sofar, disagreement(sofar.now), mixing)
 
-    sofar = begun(message)
+    first = jax.tree.map(lambda m, d: m - mixing.rate * d, message, disagreement(message))
+    sofar = Exchanged(first, message, jnp.ones((), jax.tree.leaves(message)[0].dtype))
     if isinstance(mixing.exchanges, int):
-        for number in range(mixing.exchanges):
+        for number in range(1, mixing.exchanges):
             sofar = once(number, sofar)
     else:
-        sofar = jax.lax.fori_loop(0, mixing.exchanges, once, sofar)
+        several = lambda sofar: jax.lax.fori_loop(1, mixing.exchanges, once, sofar)  # noqa: E731
+        sofar = jax.lax.cond(mixing.exchanges > 1, several, lambda sofar: sofar, sofar)
     return ended(message, sofar, mixing)
 
 

@@ -13,13 +13,14 @@ Agents whose private parameters differ in length are evaluated in groups of equa
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from consilience.kernel.grouping import by_group
-from consilience.kernel.operations import multiplies_matrices
+from consilience.kernel.operations import multiplies_matrices, parameters_first
 from consilience.kernel.parameters import Parameters, log_densities, potential
 from consilience.problems import Problem
 
@@ -100,11 +101,10 @@ def network_gradients(problem: Problem, parameters: Parameters) -> NetworkGradie
     """
     if parameters.groups:
         return by_group(problem, parameters, network_gradients)
-    one_agent = local_gradient(problem, parameters)
     if parameters.size > MANY_PARAMETERS:
-        return one_after_the_other(one_agent)
+        return one_after_the_other(local_gradient(problem, parameters))
     if parameters.size > _FEW_PARAMETERS or _multiplies(problem, parameters):
-        return _side_by_side(one_agent)
+        return _side_by_side(local_gradient(_parameters_first(problem), parameters))
 
     def one_row(w: jax.Array, row: Any) -> Any:
         single = jax.tree.map(lambda leaf: leaf[None], row)
@@ -163,8 +163,14 @@ def network_potentials(problem: Problem, parameters: Parameters) -> NetworkPoten
     """
     if parameters.groups:
         return by_group(problem, parameters, network_potentials)
-    one_agent = local_potential(problem, parameters)
-    return one_after_the_other(one_agent) if parameters.size > MANY_PARAMETERS else _side_by_side(one_agent)
+    if parameters.size > MANY_PARAMETERS:
+        return one_after_the_other(local_potential(problem, parameters))
+    return _side_by_side(local_potential(_parameters_first(problem), parameters))
+
+
+def _parameters_first(problem: Problem) -> Problem:
+    """The problem with the products of its likelihood in the order that suits many chains."""
+    return replace(problem, log_likelihood=parameters_first(problem.log_likelihood))
 
 
 def _side_by_side(one_agent: Any) -> Any:

@@ -25,16 +25,18 @@ Make = Callable[[Problem, Parameters], Evaluated]
 def by_group(problem: Problem, parameters: Parameters, make: Make) -> Evaluated:
     """What `make` gives for each group of agents, in the order of the agents; gradients of filling are 0."""
     parts = [
-        (np.array(places), _filled(problem, parameters, place, make))
+        (np.array(places), int(problem.shard_sizes[list(places)].max()), _filled(problem, parameters, place, make))
         for place, (places, _) in enumerate(parameters.groups)
     ]
-    order = np.argsort(np.concatenate([places for places, _ in parts]))
+    order = np.argsort(np.concatenate([places for places, _, _ in parts]))
 
     def all_agents(w: jax.Array, rows: Any, weights: Any, scale: jax.Array, rows_per_chain: bool) -> Any:
         found = []
-        for places, evaluate in parts:
-            some = jax.tree.map(lambda leaf, own=places: leaf[:, own] if rows_per_chain else leaf[own], rows)
-            chosen = None if weights is None else weights[places]
+        for places, longest, evaluate in parts:
+            count = None if weights is None else longest  # rows beyond that are filling
+            own = (slice(None), places, slice(count)) if rows_per_chain else (places, slice(count))
+            some = jax.tree.map(lambda leaf, own=own: leaf[own], rows)
+            chosen = None if weights is None else weights[places, :count]
             found.append(evaluate(w[:, places], some, chosen, scale[places], rows_per_chain))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1)[:, order], *found)
 

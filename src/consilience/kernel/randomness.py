@@ -118,22 +118,53 @@ def replaced_rows(key: jax.Array, step: Any, size: Any, batch_size: int) -> jax.
     return jax.random.randint(at_step(key, step), (batch_size,), 0, size)
 
 
-def shuffled_rows(key: jax.Array, step: Any, size: Any, batch_size: int) -> jax.Array:
-    """The `batch_size` rows that follow each other in the shuffled epochs of a shard of `size` rows.
+def shuffled_rows(keys: jax.Array, steps: jax.Array, sizes: Any, batch_size: int) -> jax.Array:
+    """The `batch_size` rows that follow each other in the shuffled epochs of shards, `(*steps, *keys, batch_size)`.
 
     Epochs are laid end to end and cut into batches, so every row is used exactly once in every epoch even if
-    `batch_size` does not divide `size`. Needs `batch_size ≤ size` and `size · batch_size < 2^32`.
+    `batch_size` does not divide the shard's size. Needs `batch_size ≤ size` and `size · batch_size < 2^32`. All
+    numbers stand in one long axis, as those of `normals` do.
+
+    Args:
+        keys: of chains and agents, any shape.
+        steps: any shape.
+        sizes: of the shards, with the shape of `keys` or one that goes with it.
+        batch_size: rows of a step.
     """
-    step, size = jnp.asarray(step, jnp.uint32), jnp.asarray(size, jnp.uint32)
-    place = (step % size) * jnp.uint32(batch_size) + jnp.arange(batch_size, dtype=jnp.uint32)
-    first_epoch = (step // size) * jnp.uint32(batch_size) + place[0] // size
-    offset = place - (place[0] // size) * size
-    in_next = offset >= size  # a batch touches at most two epochs
-    round_keys = jax.vmap(lambda e: jax.random.bits(at_step(key, e), (2 * _ROUNDS,), jnp.uint32))(
-        jnp.stack([first_epoch, first_epoch + 1])
-    )
-    chosen = jnp.where(in_next[:, None], round_keys[1], round_keys[0])
-    return shuffled_row(chosen.T, jnp.where(in_next, offset - size, offset), size).astype(jnp.int32)
+    shape = (*steps.shape, *keys.shape)
+
+    def flat(values: Any) -> jax.Array:
+        return jnp.broadcast_to(values, shape).reshape(-1)
+
+    words, size = jax.random.key_data(keys), flat(jnp.asarray(sizes, jnp.uint32))
+    step = flat(steps.astype(jnp.uint32).reshape(*steps.shape, *[1] * keys.ndim))
+    start = (step % size) * jnp.uint32(batch_size)
+    epoch = (step // size) * jnp.uint32(batch_size) + start // size
+    offset = (start % size)[:, None] + jnp.arange(batch_size, dtype=jnp.uint32)
+    in_next = offset >= size[:, None]  # a batch touches at most two epochs
+
+    def each(values: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(values[..., None], (*values.shape, batch_size)).reshape(*values.shape[:-1], -1)
+
+    now, then = (_round_keys(flat(words[..., 0]), flat(words[..., 1]), epoch + jnp.uint32(more)) for more in (0, 1))
+    chosen = jnp.where(in_next.reshape(-1), each(then), each(now))
+    place = jnp.where(in_next, offset - size[:, None], offset).reshape(-1)
+    sent = _sent(chosen, place, each(size), *map(each, _rectangle(size)))
+    return sent.astype(jnp.int32).reshape(*shape, batch_size)
+
+
+def _round_keys(key_0: jax.Array, key_1: jax.Array, epoch: jax.Array) -> jax.Array:
+    """`(2 · rounds, …)` words that choose the permutation of an epoch: `random.bits` of `fold_in(key, epoch)`.
+
+    A loop over the words has them ready in memory; compilers would otherwise hash anew for each row of a batch.
+    """
+    own = threefry(key_0, key_1, jnp.zeros_like(epoch), epoch)
+
+    def word(number: jax.Array) -> jax.Array:
+        high, low = threefry(*own, jnp.zeros_like(epoch), jnp.broadcast_to(number, epoch.shape))
+        return high ^ low
+
+    return jax.lax.map(word, jnp.arange(2 * _ROUNDS, dtype=jnp.uint32))
 
 
 def shuffled_row(round_keys: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
@@ -148,20 +179,37 @@ def shuffled_row(round_keys: jax.Array, place: jax.Array, size: jax.Array) -> ja
     >>> sorted(shuffled_row(keys, jnp.arange(7, dtype=jnp.uint32), jnp.uint32(7)).tolist())
     [0, 1, 2, 3, 4, 5, 6]
     """
-    height = jnp.ceil(jnp.sqrt(size.astype(jnp.float32))).astype(jnp.uint32)
-    width = (size + height - 1) // height
+    return _sent(round_keys, place, size, *_rectangle(size))
 
-    def scramble(place: jax.Array) -> jax.Array:
-        row, column = place // width, place % width
-        for r in range(_ROUNDS):
+
+def _rectangle(size: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Height and width of a rectangle with at least `size` places, hardly more."""
+    height = jnp.ceil(jnp.sqrt(size.astype(jnp.float32))).astype(jnp.uint32)
+    return height, (size + height - 1) // height
+
+
+def _sent(round_keys: jax.Array, place: jax.Array, size: jax.Array, height: jax.Array, width: jax.Array) -> jax.Array:
+    """Where places of a rectangle are sent; a row and a column below 2^16 go in one word, which is one array less."""
+
+    def scramble(at: jax.Array) -> jax.Array:
+        def once(r: Any, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            row, column = at
             row = _add_below(row, _below(_mixed(column ^ round_keys[2 * r]), height), height)
-            column = _add_below(column, _below(_mixed(row ^ round_keys[2 * r + 1]), width), width)
-        return row * width + column
+            return row, _add_below(column, _below(_mixed(row ^ round_keys[2 * r + 1]), width), width)
+
+        row, column = jax.lax.fori_loop(0, _ROUNDS, once, (at >> 16, at & 0xFFFF))  # one kernel would do all anew
+        return (row << 16) | column
+
+    def reached(at: jax.Array) -> jax.Array:
+        return (at >> 16) * width + (at & 0xFFFF)
 
     # A place outside is sent on until it lands inside: that is again a permutation of the inside.
-    return jax.lax.while_loop(
-        lambda p: jnp.any(p >= size), lambda p: jnp.where(p >= size, scramble(p), p), scramble(place)
-    )
+    row = place // width
+    start = (row << 16) | (place - row * width)
+    return reached(jax.lax.while_loop(
+        lambda at: jnp.any(reached(at) >= size), lambda at: jnp.where(reached(at) >= size, scramble(at), at),
+        scramble(start),
+    ))  # fmt: skip
 
 
 def _mixed(word: jax.Array) -> jax.Array:

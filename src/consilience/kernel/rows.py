@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from consilience.kernel.lengths import by_length, places_by_length
 from consilience.kernel.randomness import replaced_rows, shuffled_rows
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -16,50 +19,97 @@ from consilience.problems import Problem
 class Rows:
     """The shards of all agents, and the rows of them that a step uses.
 
+    Where steps use all rows, programs hold tables of them with the rows last, and agents group by group where their
+    shards differ much in length; `used` and `evaluated` are what undoes both.
+
     Where a problem holds a part of the agents, `all_sizes` are the sizes of everybody's shards: arrays then have the
-    shapes that they have everywhere.
+    shapes that they have everywhere, and there are no groups. `grouped=False` says that agents are grouped elsewhere.
     """
 
-    def __init__(self, problem: Problem, plan: Plan, dtype: Any, all_sizes: np.ndarray | None = None) -> None:
+    def __init__(
+        self, problem: Problem, plan: Plan, dtype: Any, all_sizes: np.ndarray | None = None, grouped: bool = True
+    ) -> None:
         self.batch_size, self.batches = plan.batch_size, plan.batches
         self.sizes = problem.shard_sizes
         everybody = self.sizes if all_sizes is None else all_sizes
         longest = int(everybody.max())
+        self._stacked = lambda: problem.stacked_shards(dtype, longest)
         self.per_chain = problem.replicas is not None
-        self.stacked = problem.stacked_shards(dtype, longest)
-        self._shards = problem.stacked_replicas(dtype, longest) if self.per_chain else self.stacked
-        self.row_weights = None
+        self.groups = None
+        self.row_weights: Any = None
         self.scale = jnp.ones(len(self.sizes), dtype)
         if self.batch_size is not None:
             self.scale = jnp.asarray(self.sizes / self.batch_size, dtype)
         elif len(set(everybody)) > 1:
-            mask = np.arange(longest) < self.sizes[:, None]
-            self.row_weights = jnp.asarray(mask, dtype)
+            self.row_weights = _mask(self.sizes, longest, dtype)
+        if self.per_chain:
+            self._shards = problem.stacked_replicas(dtype, longest)
+            return
+        if self.row_weights is not None and all_sizes is None and grouped:
+            groups = places_by_length(self.sizes, plan.num_chains * _numbers_of_a_row(problem))
+            if len(groups) > 1:
+                self.groups = groups
+                self.row_weights = tuple(_mask(self.sizes[own], int(self.sizes[own].max()), dtype) for own in groups)
+                self._shards = tuple(_rows_last(problem.of_agents(own).stacked_shards(dtype)) for own in groups)
+                return
+        stacked = self.stacked
+        self._shards = stacked if self.batch_size is not None else _rows_last(stacked)
+
+    @property
+    def stacked(self) -> Any:
+        """All shards as arrays `(agents, rows, …)`, made anew."""
+        return self._stacked()
+
+    def evaluated(self, evaluate: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of positions, what `used` gives, row weights and so on, from one for agents side by side."""
+        return evaluate if self.groups is None else by_length(self.groups, evaluate)
 
     @property
     def arrays(self) -> Any:
-        """Shards, row weights and the scale of the likelihood, as gradients take them."""
+        """Shards, row weights and the scale of the likelihood, as programs hold them."""
         return self._shards, self.row_weights, self.scale
 
-    def chosen_rows(self, keys: jax.Array, k: Any, sizes: Any = None) -> jax.Array | None:
-        """`(chains, agents, batch_size)` row numbers for step `k`, or `None` for the full shards.
+    def chosen_rows(self, keys: jax.Array, steps: jax.Array, sizes: Any = None) -> jax.Array | None:
+        """`(steps, chains, agents, batch_size)` row numbers, or `None` for the full shards.
 
         `sizes` are the shards' sizes, if not known when the program is made.
         """
         batch_size = self.batch_size
         if batch_size is None:
             return None
-        choose = shuffled_rows if self.batches == "shuffled" else replaced_rows
         sizes = jnp.asarray(self.sizes) if sizes is None else sizes
-        per_agent = jax.vmap(lambda key, size: choose(key, k, size, batch_size))
-        return jax.vmap(lambda chain: per_agent(chain, sizes))(keys)
+        if self.batches == "shuffled":
+            return shuffled_rows(keys, steps, sizes, batch_size)
+        per_agent = jax.vmap(lambda key, step, size: replaced_rows(key, step, size, batch_size), (0, None, 0))
+        per_chain = jax.vmap(per_agent, (0, None, None))
+        return jax.vmap(per_chain, (None, 0, None))(keys, steps, sizes)
 
-    def used(self, data: Any, rows: jax.Array | None) -> Any:
+    def used(self, data: Any, rows: jax.Array | None = None) -> Any:
         """The data of the given rows, `(chains, agents, batch_size, …)`, or the full shards."""
         if rows is None:
-            return data
+            return data if self.per_chain else jax.tree.map(_rows_first, data)
         agents = jnp.arange(rows.shape[1])[:, None]
         if self.per_chain:
             chains = jnp.arange(rows.shape[0])[:, None, None]
             return jax.tree.map(lambda leaf: leaf[chains, agents, rows], data)
         return jax.tree.map(lambda leaf: leaf[agents, rows], data)
+
+
+def _numbers_of_a_row(problem: Problem) -> int:
+    """How many numbers of data a row is."""
+    return sum(math.prod(np.shape(leaf)[1:]) for leaf in jax.tree.leaves(problem.shards[0]))
+
+
+def _mask(sizes: np.ndarray, longest: int, dtype: Any) -> jax.Array:
+    """`(agents, rows)`: 1 for an agent's own rows, 0 for filling."""
+    return jnp.asarray(np.arange(longest) < sizes[:, None], dtype)
+
+
+def _rows_last(shards: Any) -> Any:
+    """Tables `(agents, rows, columns)` as `(agents, columns, rows)`: products with few columns go along the rows."""
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 2) if leaf.ndim == 3 else leaf, shards)
+
+
+def _rows_first(leaf: jax.Array) -> jax.Array:
+    """A table as models take it; in a program only the order in which it is read."""
+    return jnp.moveaxis(leaf, 2, 1) if leaf.ndim == 3 else leaf

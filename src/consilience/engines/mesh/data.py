@@ -93,11 +93,11 @@ class MeshData:
 
         return jax.tree.map(place, held, self.specs(held))
 
-    def rows_chosen(self, keys: jax.Array, k: Any, held: Held) -> jax.Array | None:
-        """The rows of the minibatches of step `k`, on one device."""
+    def rows_chosen(self, keys: jax.Array, steps: jax.Array, held: Held) -> jax.Array | None:
+        """The rows of the minibatches of steps, on one device."""
         if self.same_size is not None:
-            return self.rows.chosen_rows(keys, k, jnp.full(keys.shape[1], self.same_size))
-        return self.rows.chosen_rows(keys, k, held.sizes)
+            return self.rows.chosen_rows(keys, steps, jnp.full(keys.shape[1], self.same_size))
+        return self.rows.chosen_rows(keys, steps, held.sizes)
 
 
 def sizes_in_line(own: Problem, layout: Layout, team: Team) -> np.ndarray:

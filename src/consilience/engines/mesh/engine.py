@@ -405,7 +405,7 @@ class MeshSimulation(Gossiping):
             sampler=sampler,
             shape=(chains.shape[0], agents.shape[0], size),
             noise=noise,
-            chosen_rows=lambda k: self._data.rows_chosen(keys[Purpose.BATCH], k, held),
+            chosen_rows=lambda steps: self._data.rows_chosen(keys[Purpose.BATCH], steps, held),
             gradients=gradients,
             disagreement=lambda messages: self.exchange.disagreement(messages, tables),
             consensus_error=lambda positions: self._consensus_error(positions, held.is_agent),

@@ -178,7 +178,8 @@ class AgentStep:
         noise = step_noise(own, common, self.parameters.num_shared, k[None], size, self.dtype)
         positions = each(sampler.position)(state)
         shards, row_weights, scale = self._rows.arrays
-        rows = self._rows.chosen_rows(self._keys[Purpose.BATCH], k)
+        chosen = self._rows.chosen_rows(self._keys[Purpose.BATCH], k[None])
+        rows = None if chosen is None else chosen[0]
         used = self._rows.used(shards, rows)
         per_chain = rows is not None or self._rows.per_chain
 
