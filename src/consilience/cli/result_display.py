@@ -1,4 +1,4 @@
-"""What the terminal shows of a finished run: the table of results, the verdict, where the report is."""
+"""What the terminal shows of a finished run: the table of results, the verdict, and then where the report is."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 
 
-def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) -> None:
-    """A table of the results, the first rows or every one, and the path of the report."""
+def print_result(summary: Mapping[str, Any], run: Path, every: bool = False) -> None:
+    """A table of the results, the first rows or every one, and the verdict: all that is known before the report."""
     console = wide_console()
     if "results" in summary:
         records = [_flat(record) for record in summary["results"]]
@@ -26,7 +26,7 @@ def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) ->
     elif "accuracy" in summary["agents"][0]:
         print_table(tables.classifiers(summary))
     elif isinstance(summary.get("posterior"), list) and not _has_measures(summary):
-        print_posterior(summary["posterior"], page.parent, every)
+        print_posterior(summary["posterior"], run, every)
     else:  # of an experiment that measures agents, or of an older version
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
         _print_some(tables.agents(summary, extra), every, "in the report")
@@ -41,7 +41,11 @@ def print_result(summary: Mapping[str, Any], page: Path, every: bool = False) ->
         for line in in_words(summary):
             console.print(line, highlight=False)
     print_verdict(summary)
-    console.print(f"\nReport: {page}", highlight=False, soft_wrap=True)
+
+
+def print_report(page: Path) -> None:
+    """Where the report is."""
+    wide_console().print(f"\nReport: {page}", highlight=False, soft_wrap=True)
 
 
 def print_verdict(summary: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ class Rows:
         self.stacked = problem.stacked_shards(dtype, longest)
         self._shards = problem.stacked_replicas(dtype, longest) if self.per_chain else self.stacked
         self.row_weights = None
-        self.scale = jnp.ones(len(self.sizes), dtype)
+        self.scale = jnp.asarray(np.ones(len(self.sizes)), dtype)
         if self.batch_size is not None:
             self.scale = jnp.asarray(self.sizes / self.batch_size, dtype)
         elif len(set(everybody)) > 1:
