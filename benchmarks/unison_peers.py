@@ -81,6 +81,7 @@ def _exchanges(path: str) -> float:
     from consilience.engines.peers.transport import Handlers
     from consilience.engines.peers.zenoh_transport import ZenohTransport
 
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # as in a node's process
     settings = NodeSettings.load(path)
     arrived: dict[int, queue.SimpleQueue[bytes]] = {number: queue.SimpleQueue() for number in settings.neighbours}
     here: dict[int, threading.Event] = {number: threading.Event() for number in settings.neighbours}

@@ -49,7 +49,7 @@ def test_step_sizes_chosen_automatically_find_both_modes(tmp_path):
 
 def test_agents_stuck_in_one_mode_would_be_seen(run):
     """The control: only the draws of one mode score beyond the paper's figure."""
-    draws = comparison_draws(run, 0)
+    (draws,) = comparison_draws(run, [0])
     from consilience.experiments.gmm import read_reference
 
     exact = read_reference(run)["exact"].to_numpy()

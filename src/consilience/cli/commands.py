@@ -244,16 +244,18 @@ def experiments(as_json: Json = False) -> None:
 
 
 def _finish(path: Path, as_json: bool, every: bool = False) -> None:
-    """Write the report, and print the summary or a short table and the report's path."""
+    """Print a short table and the verdict, then draw the report and say where it is; or print the summary."""
     from consilience.cli import result_display
     from consilience.runs.files import read_json
     from consilience.sampling.run import Run
     from consilience.sampling.series import is_series, report_series
 
+    if not as_json and (path / "summary.json").exists():  # of a run that has none, the report says what to do
+        result_display.print_result(read_json(path / "summary.json"), path, every)
     page = report_series(path) if is_series(path) else Run(path).report()
-    summary = read_json(path / "summary.json")
     if as_json:
+        summary = read_json(path / "summary.json")
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
         result_display.warn_unless_converged(summary)
     else:
-        result_display.print_result(summary, page, every)
+        result_display.print_report(page)

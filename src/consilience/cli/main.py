@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated, Any
@@ -75,6 +76,7 @@ def _options(
 
 def main() -> None:
     """Run the command line and exit: 0 done, 2 the user's mistake, 130 interrupted, 1 anything else."""
+    gc.set_threshold(50_000, 20)  # programs and figures are many objects that stay: to search them costs a tenth
     sys.path.insert(0, os.getcwd())  # so that module:attribute finds the user's own modules
     try:
         code = app(standalone_mode=False)

@@ -97,6 +97,8 @@ def node(
         with contextlib.nullcontext() if as_json else display.Display(quiet=True), refusals_logged():
             run_node(settings, alone=True)
             run = Run(settings.run)
+            if not as_json:
+                result_display.print_result(run.summary, run.path)
             written = run.report()
         if as_json:
             typer.echo(json.dumps({**run.summary, "run": str(run.path), "report": str(written)}, indent=2))
@@ -104,7 +106,7 @@ def node(
                 told = run.summary["verdict"], run.summary.get("remedy", "")
                 logging.getLogger("consilience").warning("%s What to do: %s.", *told)
         else:
-            result_display.print_result(run.summary, written, place=path)
+            result_display.print_report(written, place=path)
 
 
 @app.command()
@@ -180,8 +182,9 @@ def up(
             start_network(path, show, restart=restart)
         with display.Display(quiet=True):
             whole = Run(merge_network(path).path)
+            result_display.print_result(whole.summary, whole.path)
             written = whole.report()
-        result_display.print_result(whole.summary, written, place=path)
+        result_display.print_report(written, place=path)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""What the terminal shows of a finished run: the table of results, the verdict, where the report is."""
+"""What the terminal shows of a finished run: the table of results, the verdict, and then where the report is."""
 
 from __future__ import annotations
 
@@ -19,15 +19,8 @@ _SHOWN_INSIDE = ("confidence_mean", "ece", "auroc")
 _SHORT = {"in_distribution": "held out", "out_of_distribution": "", "confidence_mean": "confidence"}
 
 
-def print_result(summary: Mapping[str, Any], page: Path, every: bool = False, place: Path | None = None) -> None:
-    """A table of the results, the verdict, what opens the live page, and the path of the report.
-
-    Args:
-        summary: of the run.
-        page: its report.
-        every: whether every row is shown, or the first ones.
-        place: what the live page is opened of; by default the run.
-    """
+def print_result(summary: Mapping[str, Any], run: Path, every: bool = False) -> None:
+    """A table of the results, the first rows or every one, and the verdict: all that is known before the report."""
     console = wide_console()
     if "results" in summary:
         records = [_flat(record) for record in summary["results"]]
@@ -35,7 +28,7 @@ def print_result(summary: Mapping[str, Any], page: Path, every: bool = False, pl
     elif "accuracy" in summary["agents"][0]:
         print_table(tables.classifiers(summary))
     elif isinstance(summary.get("posterior"), list) and not _has_measures(summary):
-        print_posterior(summary["posterior"], page.parent, every)
+        print_posterior(summary["posterior"], run, every)
     else:  # of an experiment that measures agents, or of an older version
         extra = tuple(key for key in ("sinkhorn", "kl") if key in summary["agents"][0])
         _print_some(tables.agents(summary, extra), every, "in the report")
@@ -50,13 +43,18 @@ def print_result(summary: Mapping[str, Any], page: Path, every: bool = False, pl
         for line in in_words(summary):
             console.print(line, highlight=False)
     print_verdict(summary)
-    _print_places(place or page.parent, page)
 
 
-def _print_places(place: Path, page: Path) -> None:
-    """How to look at a run, and where its report is."""
+def print_report(page: Path, place: Path | None = None) -> None:
+    """What opens the live page, and where the report is.
+
+    Args:
+        page: the report.
+        place: what the live page is opened of; by default the run of the report.
+    """
     console = wide_console()
-    console.print(f"\nWatch: {_command()} watch {shlex.quote(str(place))}", highlight=False, soft_wrap=True)
+    watched = shlex.quote(str(place or page.parent))
+    console.print(f"\nWatch: {_command()} watch {watched}", highlight=False, soft_wrap=True)
     console.print(f"Report: {page}", highlight=False, soft_wrap=True)
 
 

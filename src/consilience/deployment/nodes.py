@@ -73,6 +73,8 @@ def run_node(
         stop: set by whoever wants it to end early.
         alone: whether the node has this process for itself.
     """
+    if alone:  # its programs are small: to hand each to another thread takes longer than to run it
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
     plan = Plan.load(settings.plan)
     settings.require_fitting(plan)
     stop, found = stop or threading.Event(), None

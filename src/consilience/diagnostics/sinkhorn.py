@@ -7,6 +7,9 @@ the regularisation blurs the plan, and finite sets differ. Always show that floo
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -20,8 +23,25 @@ _MOST_ITERATIONS = 10_000
 
 def sinkhorn_distance(first: np.ndarray, second: np.ndarray, regularisation: float = REGULARISATION) -> float:
     """The Sinkhorn distance between draws `(m, size)` and `(n, size)`, equally weighted."""
+    return sinkhorn_distances([first], second, regularisation)[0]
+
+
+def sinkhorn_distances(
+    several: Sequence[np.ndarray], reference: np.ndarray, regularisation: float = REGULARISATION
+) -> list[float]:
+    """The Sinkhorn distance of each of several sets of draws to one, on as many cores as there are."""
+    (first, *others), solve = several, _solver()
+    found = [_distance(solve, first, reference, regularisation)]  # alone: it compiles
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return found + list(threads.map(lambda one: _distance(solve, one, reference, regularisation), others))
+
+
+def _distance(solve: Any, first: np.ndarray, second: np.ndarray, regularisation: float) -> float:
     first, second = (np.asarray(draws, np.float32).reshape(len(draws), -1) for draws in (first, second))
-    cost, converged = _solver()(first, second, regularisation)
+    import jax
+
+    with jax.enable_x64(False):  # as in the thread that compiles, so in the others
+        cost, converged = solve(first, second, regularisation)
     if not bool(converged):
         raise InputError(
             f"the Sinkhorn iteration did not converge with regularisation {regularisation:g}: use a larger one, or "

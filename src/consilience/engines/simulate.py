@@ -91,7 +91,7 @@ class Simulation(Gossiping):
         nobody = np.zeros_like(agents)
         self._keys[Purpose.COMMON_NOISE] = agent_keys(plan.seed, Purpose.COMMON_NOISE, chains, nobody)
         self._start = initial_positions(problem, self.parameters, self._keys[Purpose.INIT], self.dtype)
-        require_usable(problem, self.parameters, self._start[0], self._data.stacked)
+        require_usable(problem, self.parameters, np.asarray(self._start)[0], self._data.stacked)
         self._gradients = self._data.evaluated(network_gradients(problem, self.parameters))
         self._disagreement = make_disagreement(plan.graph, self.dtype)
         self._groups = np.array_split(chains, min(_MOST_GROUPS, math.ceil(plan.num_chains / _CHAINS_OF_A_GROUP)))
@@ -119,7 +119,7 @@ class Simulation(Gossiping):
 
     def largest_curvature(self) -> float:
         """Of all agents."""
-        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, start=self._start[0])
+        return largest_curvature(self.problem, self.plan.seed, self.plan.dtype, start=np.asarray(self._start)[0])
 
     def initial_state(self) -> Any:
         """The sampler's state of every chain and agent before the first step."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
 import numpy as np
 
 from consilience.errors import ConditionError, ProblemError
@@ -38,17 +40,23 @@ def finish_run(
     Args:
         run: the run.
         problem: what it inferred; without it, or with a part of the data, what needs all data is left out.
-        theory: hold it against the theorems too, which takes some seconds.
+        theory: hold it against the theorems too, which takes some seconds, beside the experiment's comparisons.
         show: called with the share of the experiment's comparisons that is done.
         resume_command: what to say to the shell if the disk refuses.
         extra: from a summary to further entries.
     """
     kept = f" All draws are safe; `{resume_command}` finishes the run." if resume_command else ""
     whole = problem is not None and problem.network_size is None
-    with disk_errors(run.path, kept):
+    asked = theory and whole and not run.plan.sampler.tunes_itself
+    with ThreadPoolExecutor(1) as beside, disk_errors(run.path, kept):
         if problem is not None:
             without_failing("what its problem derives", store_derived, run, problem)
         summary = summarise(run)
+        if problem is not None and asked:
+            import scipy.optimize  # before there are two threads, which must not load the same packages
+            import scipy.sparse.linalg  # noqa: F401
+
+            answered = beside.submit(write_run_theory, run, problem)
         experiment = find(run.plan.problem)
         if problem is not None and experiment is None:
             without_failing("checks and scores of its rows", store_scores, run, problem)
@@ -58,8 +66,8 @@ def finish_run(
         run.update_status(analysed=analysed)
         write_text(run.path / "summary.csv", as_csv(summary["posterior"]))
         write_json(run.path / "summary.json", {**summary, **extra(summary)})  # last: a run that has it is finished
-    if theory and problem is not None and whole and not run.plan.sampler.tunes_itself:
-        write_run_theory(run, problem)
+    if asked:
+        answered.result()  # it is there, and so is what the disk said
 
 
 def write_run_theory(run: RunDirectory, problem: Problem) -> None:
@@ -73,7 +81,8 @@ def write_run_theory(run: RunDirectory, problem: Problem) -> None:
             metrics["consensus_error"].to_numpy().mean(0),
             draws.mean(1).reshape(-1, draws.shape[-1]),
         )
-        values = described(assess_run(run.plan, problem, sampled), TOLERANCE)
+        with jax.enable_x64(run.plan.dtype == "float64"):  # of this thread
+            values = described(assess_run(run.plan, problem, sampled), TOLERANCE)
     except (ProblemError, ConditionError) as error:  # too large, not known well enough, or another sampler
         log.info("no theory for this run: %s", error)
         return

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from consilience import graphs
-from consilience.diagnostics import equal_time_draws, kl_divergence, sinkhorn_distance
-from consilience.diagnostics.sinkhorn import REGULARISATION
+from consilience.diagnostics import equal_time_draws, kl_divergence
+from consilience.diagnostics.sinkhorn import REGULARISATION, sinkhorn_distances
 from consilience.errors import ProblemError
 from consilience.graphs import Graph
 from consilience.models import tied_mixture
@@ -113,17 +113,17 @@ class GMM:
         exact = truth.draw(_COMPARED, seed=1)
         others = [truth.draw(_COMPARED, seed=2 + pair) for pair in range(_FLOOR_PAIRS)]
         _store_reference(run, truth, exact)
-        for row in summary["agents"]:
-            draws = comparison_draws(run, row["agent"])
-            row["sinkhorn"] = sinkhorn_distance(draws, exact)
+        rows = summary["agents"]
+        compared = comparison_draws(run, [row["agent"] for row in rows])
+        distances = sinkhorn_distances([*compared, *_single_chains(run), *others], exact)
+        for row, draws, distance in zip(rows, compared, distances, strict=False):
+            row["sinkhorn"] = distance
             row["kl"] = kl_divergence(draws, exact)
             row["share_of_upper_mode"] = float((draws[:, 1] > 0).mean())
-        summary["sinkhorn_single_chains"] = [
-            sinkhorn_distance(comparison_draws(run, 0, [chain]), exact) for chain in range(run.plan.num_chains)
-        ]
+        summary["sinkhorn_single_chains"] = distances[len(rows) : -_FLOOR_PAIRS]
         share = float(truth.probabilities[:, truth.second > 0].sum())
         summary["sinkhorn"] = float(np.mean([row["sinkhorn"] for row in summary["agents"]]))
-        summary["sinkhorn_floor"] = float(np.mean([sinkhorn_distance(other, exact) for other in others]))
+        summary["sinkhorn_floor"] = float(np.mean(distances[-_FLOOR_PAIRS:]))
         summary["sinkhorn_settings"] = {
             "draws": _COMPARED, "cost": "Euclidean", "regularisation": REGULARISATION
         }  # fmt: skip
@@ -139,10 +139,9 @@ class GMM:
         """The agents' posteriors beside the true one, and their distances to it."""
         summary, reference = run.summary, read_reference(run)
         panels = {"True posterior": reference["exact"].to_numpy()}
-        panels |= {
-            f"Agent {row['agent']}" if run.plan.num_agents > 1 else "C-ULA": comparison_draws(run, row["agent"])
-            for row in summary["agents"][:10]
-        }
+        agents = [row["agent"] for row in summary["agents"][:10]]
+        titles = [f"Agent {agent}" if run.plan.num_agents > 1 else "C-ULA" for agent in agents]
+        panels |= dict(zip(titles, comparison_draws(run, agents), strict=True))
         return [
             Section(
                 "The posterior",
@@ -206,10 +205,11 @@ class GMM:
         panels = {"True posterior": reference["exact"].to_numpy()}
         for run in runs.values():
             if run.plan.num_agents == 1:
-                panels["C-ULA (1 agent)"] = comparison_draws(run, 0)
+                (panels["C-ULA (1 agent)"],) = comparison_draws(run, [0])
         main = runs.get(self.main)
         if main is not None:
-            panels |= {f"Agent {i} of {main.plan.num_agents}": comparison_draws(main, i) for i in range(5)}
+            shown = comparison_draws(main, range(5))
+            panels |= {f"Agent {i} of {main.plan.num_agents}": draws for i, draws in enumerate(shown)}
         floor = float(np.mean([summary["sinkhorn_floor"] for summary in summaries.values()]))
         traced = main or next(iter(runs.values()))
         several = {f"{run.plan.num_agents} agents": run for run in runs.values() if run.plan.num_agents > 1}
@@ -254,19 +254,19 @@ class GMM:
         ]
 
 
-def comparison_draws(run: RunDirectory, agent: int, chains: Sequence[int] | None = None) -> np.ndarray:
-    """1,500 draws of an agent at equal distances of Langevin time from all (or the given) chains, `(1500, 2)`."""
-    draws, _ = flat_draws(run, np.array([agent]))
+def comparison_draws(run: RunDirectory, agents: Sequence[int]) -> list[np.ndarray]:
+    """1,500 draws of each agent at equal distances of Langevin time, from all chains together: `(1500, 2)` each."""
+    draws, _ = flat_draws(run, np.asarray(agents))
     weights = run.draw_weights
-    chains = range(len(draws)) if chains is None else chains
-    shares = np.array_split(np.arange(_COMPARED), len(chains))
-    return np.concatenate(
-        [
-            draws[chain, 0, equal_time_draws(weights, len(share))]
-            for chain, share in zip(chains, shares, strict=True)
-            if len(share)
-        ]
-    )
+    lengths = [len(share) for share in np.array_split(np.arange(_COMPARED), len(draws)) if len(share)]
+    taken = [(chain, equal_time_draws(weights, length)) for chain, length in enumerate(lengths)]
+    return [np.concatenate([own[chain, times] for chain, times in taken]) for own in draws.swapaxes(0, 1)]
+
+
+def _single_chains(run: RunDirectory) -> list[np.ndarray]:
+    """As many draws of each chain of the first agent alone."""
+    draws, _ = flat_draws(run, np.zeros(1, int))
+    return list(draws[:, 0, equal_time_draws(run.draw_weights, _COMPARED)])
 
 
 def read_reference(run: RunDirectory) -> xarray.Dataset:

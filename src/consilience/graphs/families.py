@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import combinations
 from typing import Any, NoReturn
 
 from consilience.errors import GraphError
@@ -17,12 +18,15 @@ _CONNECTION_TRIES = 100
 
 def ring(num_agents: int) -> Graph:
     """Every agent has a neighbour on each side."""
-    return _generated("ring", "cycle_graph" if num_agents > 2 else "path_graph", num_agents=num_agents)
+    require_size(num_agents)
+    closing = [(num_agents - 1, 0)] if num_agents > 2 else []
+    return _named(from_edges(num_agents, [*_line(num_agents), *closing]), "ring", num_agents=num_agents)
 
 
 def path(num_agents: int) -> Graph:
     """A line of agents."""
-    return _generated("path", "path_graph", num_agents=num_agents)
+    require_size(num_agents)
+    return _named(from_edges(num_agents, _line(num_agents)), "path", num_agents=num_agents)
 
 
 def star(num_agents: int) -> Graph:
@@ -34,7 +38,7 @@ def star(num_agents: int) -> Graph:
 def complete(num_agents: int) -> Graph:
     """Everybody talks to everybody."""
     require_edges(require_size(num_agents) * (num_agents - 1) // 2)
-    return _generated("complete", "complete_graph", num_agents=num_agents)
+    return _named(from_edges(num_agents, combinations(range(num_agents), 2)), "complete", num_agents=num_agents)
 
 
 def grid(rows: int, columns: int) -> Graph:
@@ -158,6 +162,11 @@ def _generated(kind: str, generator: str, options: Mapping[str, Any] | None = No
     import networkx
 
     return _named(from_networkx(getattr(networkx, generator)(*sizes.values(), **(options or {}))), kind, **sizes)
+
+
+def _line(num_agents: int) -> list[tuple[int, int]]:
+    """The edges of a path through all agents."""
+    return [(i, i + 1) for i in range(num_agents - 1)]
 
 
 def _random(kind: str, generator: str, *, seed: int, **parameters: Any) -> Graph:

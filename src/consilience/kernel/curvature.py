@@ -77,5 +77,5 @@ def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarr
         """One agent after the other: all at once could need a lot of memory."""
         return jax.lax.map(lambda own: one_agent(*own), arrays)
 
-    curvatures = by_agent(start, data, weights, scale)
-    return max(0.0, float(jnp.nanmax(jnp.where(jnp.isfinite(curvatures), curvatures, 0.0))))
+    curvatures = np.asarray(by_agent(start, data, weights, scale))
+    return max(0.0, float(np.where(np.isfinite(curvatures), curvatures, 0.0).max()))

@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 64
 
 
 def require_usable(
-    problem: Problem, parameters: Parameters, start: jax.Array, data: Any, agents: Sequence[int] | None = None
+    problem: Problem, parameters: Parameters, start: Any, data: Any, agents: Sequence[int] | None = None
 ) -> None:
     """Check the likelihood's and the prior's shape and value where every agent starts.
 
@@ -38,8 +38,8 @@ def require_usable(
     if parameters.groups:
         return
     rows = int(jax.tree.leaves(data)[0].shape[1])
-    tree = parameters.unravel(start[0])
-    shard = jax.tree.map(lambda leaf: leaf[0], data)
+    tree = jax.eval_shape(parameters.unravel, start[0])
+    shard = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
     try:
         each = jax.eval_shape(problem.log_likelihood, tree, shard)
         priors = {"log_prior": jax.eval_shape(problem.log_prior, tree)}
@@ -126,28 +126,28 @@ def _require_finite_start(
         some = jax.tree.map(lambda leaf: leaf[:_CHECKED_ROWS], rows)
         return jnp.isfinite(jax.grad(lambda w: potential(problem, parameters, w, some, None, 1.0))(w)).all()
 
-    def by_agent(function: Any) -> Any:
+    @jax.jit
+    def by_agent(*arrays: Any) -> Any:
         """One agent after the other: all at once could need the memory of a full-batch gradient of them all."""
-        return jax.jit(lambda *arrays: jax.lax.map(lambda own: function(*own), arrays))(start, data)
+        return jax.lax.map(lambda own: (*one_agent(*own), gradient_is_finite(*own)), arrays)
 
-    each, priors = by_agent(one_agent)
-    for place, values in enumerate(np.asarray(each)):
+    each, priors, finite = jax.tree.map(np.asarray, by_agent(start, data))
+    for place, values in enumerate(each):
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             row = int(bad[0] % problem.shard_sizes[place])
             shard = jax.tree.map(lambda leaf, place=place: leaf[place], data)
             raise ProblemError(
                 f"log_likelihood is {values[row]} at the start for agent {agents[place]}, row {row}: "
-                + _what_is_at_fault(problem, parameters, start[place], shard, row)
+                + _what_is_at_fault(problem, parameters, jnp.asarray(start[place]), shard, row)
             )
     for name, prior in priors.items():
-        bad = np.flatnonzero(~np.isfinite(np.asarray(prior)))
+        bad = np.flatnonzero(~np.isfinite(prior))
         if bad.size:
             raise ProblemError(
-                f"{name} is {np.asarray(prior)[bad[0]]} at the start of agent {agents[bad[0]]}: let init return a "
+                f"{name} is {prior[bad[0]]} at the start of agent {agents[bad[0]]}: let init return a "
                 "point inside the prior's support"
             )
-    finite = np.asarray(by_agent(gradient_is_finite))
     if not finite.all():
         agent = agents[int(np.argmin(finite))]
         raise ProblemError(

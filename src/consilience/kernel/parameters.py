@@ -91,7 +91,7 @@ class Parameters:
     @classmethod
     def of(cls, problem: Problem, dtype: Any) -> Parameters:
         """The layout of what `problem.init` returns, which is the same at every agent but for private lengths."""
-        made = {init: _layout(problem, init(jax.random.key(0)), dtype) for init in dict.fromkeys(problem.inits)}
+        made = {init: _layout(problem, _example(init), dtype) for init in dict.fromkeys(problem.inits)}
         each = [made[init] for init in problem.inits]
         groups: dict[Any, list[int]] = {}
         for place, own in enumerate(each):
@@ -169,6 +169,18 @@ def _agents_differ(_: Any) -> Any:
     raise ValueError("agents' private parameters differ in length: take the layouts in `groups`")
 
 
+def _example(init: Callable[[jax.Array], Any]) -> Any:
+    """What `init` returns, by one program in place of one for every operation; numbers that are not JAX's stay."""
+    returned: list[Any] = []
+    key = jax.random.key(0)
+    try:
+        jax.eval_shape(lambda key: returned.append(init(key)) or returned[-1], key)
+        values = jax.jit(init)(key)  # compiled once, as it is the same function every time
+    except Exception:
+        return init(key)  # which says what is wrong with it
+    return jax.tree.map(lambda value, was: value if isinstance(was, jax.core.Tracer) else was, values, returned[-1])
+
+
 def _layout(problem: Problem, example: Any, dtype: Any) -> Parameters:
     """The layout of one agent's parameters."""
     shapes = _checked_shapes(example)
@@ -186,12 +198,11 @@ def _layout(problem: Problem, example: Any, dtype: Any) -> Parameters:
     for part, leaf in zip(parts, leaves, strict=True):
         if part.constraint is not None:
             part.constraint.require(leaf)
-    flat, unravel = ravel_pytree(cast)
     if not private and not constraints:
+        unravel: list[Callable[[jax.Array], Any]] = []
+        jax.eval_shape(lambda tree: unravel.append(ravel_pytree(tree)[1]), cast)  # nothing is computed to find it
         plain = lambda tree: ravel_pytree(tree)[0]  # noqa: E731
-        return Parameters(
-            int(flat.size), num_shared, tuple(names), tuple(shapes.values()), private, parts, unravel, plain
-        )
+        return Parameters(size, num_shared, tuple(names), tuple(shapes.values()), private, parts, unravel[0], plain)
 
     def constrained(w: jax.Array) -> Any:
         arrays = [

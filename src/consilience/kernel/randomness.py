@@ -38,9 +38,15 @@ class Purpose(enum.IntEnum):
 
 def agent_keys(seed: int, purpose: Purpose, chains: Any, agents: Any) -> jax.Array:
     """Keys of shape `(len(chains), len(agents))` for the given chain and agent numbers."""
-    root = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), int(purpose))
-    per_chain = jax.vmap(lambda c: jax.random.fold_in(root, c))(jnp.asarray(chains, jnp.uint32))
-    agents = jnp.asarray(agents, jnp.uint32)
+    root = jax.random.key(seed, impl="threefry2x32")
+    chains, agents = jnp.asarray(chains, jnp.uint32), jnp.asarray(agents, jnp.uint32)
+    return _agent_keys(root, np.uint32(purpose), chains, agents)
+
+
+@jax.jit  # one program instead of one for every operation
+def _agent_keys(root: jax.Array, purpose: Any, chains: Any, agents: Any) -> jax.Array:
+    root = jax.random.fold_in(root, purpose)
+    per_chain = jax.vmap(lambda c: jax.random.fold_in(root, c))(chains)
     return jax.vmap(lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(agents))(per_chain)
 
 

@@ -37,7 +37,7 @@ class Rows:
         self.per_chain = problem.replicas is not None
         self.groups = None
         self.row_weights: Any = None
-        self.scale = jnp.ones(len(self.sizes), dtype)
+        self.scale = jnp.asarray(np.ones(len(self.sizes)), dtype)
         if self.batch_size is not None:
             self.scale = jnp.asarray(self.sizes / self.batch_size, dtype)
         elif len(set(everybody)) > 1:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_PANELS = 24
 """How many parameters a figure of marginals or traces shows at most."""
 _WIDER = 0.5  # a line than the one that is drawn over it
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 MOST_POINTS = 60_000
 """Of lines in a figure; with more they are drawn as an image."""
 _MEASURES = {
@@ -283,9 +284,13 @@ def _binned(steps: np.ndarray, values: np.ndarray, bins: int = 60) -> tuple[np.n
 
 
 def pretty(name: str) -> str:
-    """`theta_1` as θ with its index."""
+    """`theta_1` as θ with its index.
+
+    >>> pretty("theta_12"), pretty("w[0]")
+    ('θ₁₂', 'w[0]')
+    """
     head, _, index = name.rpartition("_")
     greek = {"theta": "θ", "alpha": "α", "beta": "β", "mu": "μ", "sigma": "σ"}
     if head in greek and index.isdigit():
-        return f"${{{greek[head]}}}_{{{index}}}$"
+        return greek[head] + index.translate(_LOWERED)
     return name

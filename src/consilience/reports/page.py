@@ -49,12 +49,16 @@ def render_page(
         sections: what the page shows.
         details: longer texts, folded away at the end.
     """
+    from consilience.reports.letters import label_powers
+
     with disk_errors(directory):
         (directory / "figures").mkdir(exist_ok=True)
         embedded = {}
         for section in sections:
             for name, figure in section.figures.items():
+                label_powers(figure)
                 (directory / "figures" / f"{name}.png").write_bytes(_png(figure))
+                figure.set_layout_engine("none")  # what the picture has settled holds for the drawing
                 embedded[name] = Markup(drawn(figure, name))
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("consilience.reports", ""),

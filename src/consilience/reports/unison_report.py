@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from consilience.reports import tables
 from consilience.reports.figures import (
@@ -25,6 +24,9 @@ from consilience.reports.tables import shown
 from consilience.runs import RunDirectory
 from consilience.runs.posterior import evenly
 from consilience.runs.summary import flat_draws
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MOST_SCALES = 12
 

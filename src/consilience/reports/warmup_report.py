@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from consilience.reports import tables
 from consilience.reports.figures import COLOURS, styled
 from consilience.reports.page import Section
 from consilience.reports.tables import shown
 from consilience.runs import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MOST_SCALES = 12
 

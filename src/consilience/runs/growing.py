@@ -12,13 +12,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 
 from consilience.errors import RunError
 from consilience.runs.files import write_text
+
+if TYPE_CHECKING:
+    import zarr
 
 _CHUNK_BYTES = 2**18  # appending rewrites the last chunk, so chunks are small beside a segment
 
@@ -39,6 +41,8 @@ class GrowingGroup:
     """Arrays in a Zarr store, or in a group of it, that grow along `dimension` by `append`."""
 
     def __init__(self, path: Path, dimension: str, group: str = "") -> None:
+        import zarr
+
         self.path, self.dimension, self.group = path, dimension, group
         self._group = zarr.open_group(path / group, mode="r+", use_consolidated=False)
         self._arrays: dict[str, zarr.Array] = dict(sorted(self._group.arrays()))
@@ -67,6 +71,8 @@ class GrowingGroup:
         group: str = "",
     ) -> GrowingGroup:
         """A new store with the given growing variables, fixed arrays and attributes in its root or a group."""
+        import zarr
+
         root = zarr.create_group(path, attributes={} if group else dict(attributes))
         place = root.create_group(group, attributes=dict(attributes)) if group else root
         for name, variable in variables.items():

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gamma, zeta
 
 from consilience.errors import ConditionError
 from consilience.theory.consensus_bound import ConsensusBound
@@ -95,6 +94,8 @@ class DivergenceBound:
     @property
     def summed_disturbance(self) -> Magnitude:
         """`d_1 ≥ Σ_k (2α_k³ L̄² C_ζ + C_ζ α_k) E‖w̃_k‖² + 2α_k² L̄² d_w` (S264), from Theorem 1's bound."""
+        from scipy.special import gamma, zeta
+
         s, c = self.consensus.setting, self.consensus
         noise = 2 * s.step_scale**2 * self.inputs.total_smoothness**2 * s.dimension * zeta(2 * s.step_exponent)
         if s.num_agents == 1:
@@ -192,6 +193,8 @@ class DivergenceBound:
 
         The sum is over `exp(ρ_U a l^{1−δ_2}/(1−δ_2) − W_1 l^{1−δ_1})`, and `q = 1/(1−δ_1)`.
         """
+        from scipy.special import gamma
+
         s, c = self.consensus.setting, self.consensus
         if s.num_agents == 1:
             return Magnitude.of(0.0)

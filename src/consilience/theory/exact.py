@@ -51,15 +51,15 @@ def exact_path(
         apart, centre, average, largest = jax.tree.map(
             np.asarray,
             _follow(
-                jnp.asarray(network.precisions),
-                jnp.asarray(network.linear),
-                jnp.asarray(mixing),
-                jnp.asarray(network.hessian),
-                (jnp.asarray(start.mean), jnp.asarray(start.covariance), jnp.float64(0.0)),
-                jnp.asarray(np.stack([np.append(0, recorded[:-1]), recorded], -1)),
+                network.precisions,
+                network.linear,
+                mixing,
+                network.hessian,
+                (start.mean, start.covariance, np.float64(0.0)),
+                np.stack([np.append(0, recorded[:-1]), recorded], -1),
                 _values(sampler.step_size, places),
                 _values(sampler.consensus, places),
-                jnp.asarray((places + 1) ** sampler.step_size.exponent),
+                (places + 1) ** sampler.step_size.exponent,
                 sampler.temperature,
             ),
         )
@@ -72,8 +72,8 @@ def exact_path(
 
 @jax.jit
 def _follow(
-    blocks: jax.Array, linear: jax.Array, mixing: jax.Array, hessian: jax.Array, start: Any, ends: jax.Array,
-    step_sizes: jax.Array, pulls: jax.Array, growth: jax.Array, temperature: float,
+    blocks: Any, linear: Any, mixing: Any, hessian: Any, start: Any, ends: Any,
+    step_sizes: Any, pulls: Any, growth: Any, temperature: float,
 ) -> Any:  # fmt: skip
     n, d = linear.shape
 
@@ -104,8 +104,8 @@ def _follow(
     return jax.lax.scan(stretch, start, ends)[1]
 
 
-def _values(schedule: Any, places: np.ndarray) -> jax.Array:
-    return jnp.broadcast_to(jnp.asarray(schedule(places)), places.shape)
+def _values(schedule: Any, places: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(schedule(places), places.shape)
 
 
 def gaussian_divergence(law: Moments, reference: Moments) -> np.ndarray:

@@ -56,7 +56,7 @@ class GridPosterior:
                 terms = [problem.log_likelihood(tree, shard).sum() for shard in shards]
                 return sum(terms, problem.log_prior(tree))
 
-            points = jnp.stack(jnp.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
+            points = np.stack(np.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
             values = np.asarray(jax.jit(lambda all_: jax.lax.map(log_posterior, all_, batch_size=4096))(points))
         density = np.exp(values - values.max()).reshape(cells, cells)
         density /= density.sum() * (x[1] - x[0]) * (y[1] - y[0])

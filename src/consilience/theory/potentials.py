@@ -49,13 +49,13 @@ class Potentials:
         self.size = self.parameters.size
         self._weights = (np.arange(problem.shard_sizes.max()) < problem.shard_sizes[:, None]).astype(float)
 
-    def value(self, point: np.ndarray) -> float:
-        """`U(w) = Σ_i U_i(w)`, up to a constant."""
-        return float(self._run(self._programs["value"], point).sum())
+    def values(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`(n,)` values `U_i(w)`, up to a constant, and `(n, size)` gradients."""
+        return self._run(self._programs["gradient"], point)
 
     def gradients(self, point: np.ndarray) -> np.ndarray:
         """`(n, size)` gradients `∇U_i(w)`."""
-        return self._run(self._programs["gradient"], point)
+        return self.values(point)[1]
 
     def hessians(self, point: np.ndarray) -> np.ndarray:
         """`(n, size, size)` Hessians `∇²U_i(w)`."""
@@ -75,8 +75,11 @@ class Potentials:
     def starts(self) -> np.ndarray:
         """`(4096, size)` independent draws of where an agent starts."""
         with jax.enable_x64(True):
-            keys = jax.random.split(jax.random.key(0), _STARTS)
-            return np.asarray(initial_positions(self.problem, self.parameters, keys, jnp.float64))
+
+            def drawn(key: jax.Array) -> jax.Array:
+                return initial_positions(self.problem, self.parameters, jax.random.split(key, _STARTS), jnp.float64)
+
+            return np.asarray(jax.jit(drawn)(jax.random.key(0)))
 
     @property
     def some_starts(self) -> np.ndarray:
@@ -89,7 +92,8 @@ class Potentials:
         from scipy.optimize import minimize
 
         def potential_and_gradient(w: np.ndarray) -> tuple[float, np.ndarray]:
-            return self.value(w), self.gradients(w).sum(0)
+            values, gradients = self.values(w)
+            return float(values.sum()), gradients.sum(0)
 
         found: list[tuple[float, np.ndarray]] = []
         for start in self.some_starts:
@@ -101,9 +105,9 @@ class Potentials:
             raise ProblemError("no mode was found: the log-posterior is not finite where a descent from init leads")
         return np.stack([point for _, point in sorted(found, key=lambda pair: pair[0])])
 
-    def _run(self, program: Any, *points: np.ndarray) -> np.ndarray:
+    def _run(self, program: Any, *points: np.ndarray) -> Any:
         with jax.enable_x64(True):
-            return np.asarray(program(*(jnp.asarray(point, jnp.float64) for point in points)))
+            return jax.tree.map(np.asarray, program(*(np.asarray(point, np.float64) for point in points)))
 
     @cached_property
     def _programs(self) -> dict[str, Any]:
@@ -132,9 +136,7 @@ class Potentials:
             each = jax.lax.map(lambda a: _batched(lambda w: gradient(w, a[0], a[1]), a[2]), agents)
             return jnp.moveaxis(each, 0, 1)
 
-        programs = {
-            "value": value, "gradient": gradient, "hessian": hessian, "product": product
-        }  # fmt: skip
+        programs = {"gradient": jax.value_and_grad(value), "hessian": hessian, "product": product}
         return {name: by_agent(function) for name, function in programs.items()} | {"own": jax.jit(own)}
 
 

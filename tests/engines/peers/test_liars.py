@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engines.peers.plausibility import FACTOR, Plausibility, clipped
+from consilience.engines.peers.plausibility import FACTOR, Plausibility, clipped, surely_within
 from consilience.errors import DivergedError, NetworkError
 from consilience.theory import GaussianNetwork
 from tests.engines.peers.test_network import plan_for, ring_of_five
@@ -147,6 +147,11 @@ def test_both_ends_share_a_limit_and_cut_by_the_same_amount():
     assert first.limit(0, k - 1) == np.inf
     near, far = (np.zeros((2, 3)),), (np.array([[1e30, -1e30, 3.0], [0.1, 0.2, 0.3]]),)
     distances, limit = first.distances(0, k, near, far), first.limit(0, k)
+    for scale in (1e-200, 0.1, 1.0, 2.0, 1e200):  # what is quickly found to be within is within
+        other = (scale * rng.normal(size=(2, 3)),)
+        within = bool(first.distances(0, k, near, other).max() <= limit)
+        assert surely_within(limit, near, other) <= within
+    assert surely_within(limit, near, (np.full((2, 3), 0.1 * limit),))
     there, back = clipped(near, far, distances, limit), clipped(far, near, distances, limit)
     moved = there[0] - near[0]
     np.testing.assert_allclose(moved, far[0] - back[0], rtol=1e-12, atol=1e14)  # 1e30 has no digits below that

@@ -38,6 +38,9 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     arrays: list[tuple[str, list[int]]]
 
 
+NOBODY = np.zeros(0, np.int64)
+
+
 class Message(NamedTuple):
     """What an agent tells its neighbours in a round."""
 
@@ -47,7 +50,7 @@ class Message(NamedTuple):
     """The round up to which the sender will never fall back, as a checkpoint holds its state there."""
     values: tuple[np.ndarray, ...]
     """One array `(chains, …)` for each leaf of the sampler's message."""
-    heard: np.ndarray = np.zeros(0, np.int64)
+    heard: np.ndarray = NOBODY
     """`(agents,)`: the latest round of each agent that has reached the sender; empty if nobody counts them."""
     life: int = 0
     """A number that the sender chose when it began; another one says that it has lost all memory."""
@@ -108,7 +111,9 @@ class Codec:
                 self._announced,
             )
         )
-        parts = [len(header).to_bytes(4, "little"), header, message.heard.astype("<i4").tobytes()]
+        parts = [len(header).to_bytes(4, "little"), header]
+        if self.num_heard:
+            parts.append(message.heard.astype("<i4").tobytes())
         for values, (_, little, _) in zip(message.values, self._layout, strict=True):
             parts.append(np.ascontiguousarray(values, little).tobytes())
         return b"".join(parts)
@@ -126,12 +131,13 @@ class Codec:
             return refused
         if len(content) != 4 + length + numbers:
             return Rejected(f"it holds {len(content) - 4 - length:,} bytes behind its header, expected {numbers:,}")
-        heard = np.frombuffer(content, "<i4", self.num_heard, 4 + length).astype(np.int64)
-        if heard.size and not (heard.min() >= 0 and heard.max() <= self.num_rounds):
-            return Rejected("it has heard of rounds that are none of this run's")
-        values, place = [], 4 + length + heard.size * 4
+        heard, values, place = NOBODY, [], 4 + length + 4 * self.num_heard
+        if self.num_heard:
+            heard = np.frombuffer(content, "<i4", self.num_heard, 4 + length).astype(np.int64)
+            if not (heard.min() >= 0 and heard.max() <= self.num_rounds):
+                return Rejected("it has heard of rounds that are none of this run's")
         for shape, little, size in self._layout:
-            values.append(np.frombuffer(content, little, math.prod(shape), place).reshape(shape))
+            values.append(np.frombuffer(content, little, size // little.itemsize, place).reshape(shape))
             place += size
         if not all(np.isfinite(one).all() for one in values):
             return Rejected("it holds numbers that are not finite")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from consilience.engines.base import Alone, Gossiping, PlainForm, Segment, StateForm, Storage, Team, leaves_are_finite
-from consilience.engines.peers.agent_step import AgentStep, Prepared
+from consilience.engines.peers.agent_step import AgentStep, Arrays, Prepared
 from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.identity import common_entries, run_identity
 from consilience.engines.peers.measurements import Stopwatch
@@ -144,14 +144,14 @@ class Node(Gossiping, Member[Wire]):
         """Make rounds with the neighbours; fewer if the node is told to stop meanwhile, or skips to a later round."""
         plan, draws, present = self.plan, [], []
         first = self._skipped(first_step)
-        last, apart, sampler = first, None, state.sampler
+        last, heard, sampler = first, None, state.sampler
         for k in range(first, min(first + num_steps, plan.num_steps)):
             self.phases.begin()
             self.pace.begin()
             made = self._round(k, sampler)
             if made is None:
                 break
-            (sampler, apart), last = made, k + 1
+            (sampler, heard), last = made, k + 1
             number = plan.draws_after(last) - 1
             if number >= 0 and plan.step_of_draw(number) == last:
                 draws.append(self.step.position(sampler))
@@ -161,8 +161,8 @@ class Node(Gossiping, Member[Wire]):
                 self.pace.end(not self.rounds.edges.lost(), self.stop)
             if self.notice is not None:
                 break
-        distance = np.zeros((0, plan.num_chains)) if apart is None else _squared(apart)[None]
-        if apart is not None:
+        distance = np.zeros((0, plan.num_chains)) if heard is None else _squared(*heard)[None]
+        if heard is not None:
             self.distance = float(distance.mean())
         empty = np.zeros((0, plan.num_chains, 1, self.parameters.size), self.step.dtype)
         counted = np.array(present, bool).reshape(-1, plan.num_agents) if self.rounds.continues else None
@@ -177,8 +177,8 @@ class Node(Gossiping, Member[Wire]):
             log.info("agent %d takes up round %d; it was absent since %d", self.settings.agent, first, step)
         return first
 
-    def _round(self, k: int, sampler: Any) -> tuple[Any, list[np.ndarray]] | None:
-        """The sampler's state after a round, and the distances to the neighbours; `None` if it is not made."""
+    def _round(self, k: int, sampler: Any) -> tuple[Any, tuple[Arrays, Arrays]] | None:
+        """The sampler's state after a round, what it said and what neighbours said; `None` if it is not made."""
         prepared = None if self.step.speaks_first else self._prepare(sampler, k)
         message = self.step.message(sampler, prepared)
         if not all(np.isfinite(one).all() for one in message):
@@ -194,7 +194,7 @@ class Node(Gossiping, Member[Wire]):
         if self.rounds.continues:
             self.members.count_present(self.rounds.edges.present(k), k)
         self._doubt(k)
-        return after, [other - own for other, own in zip(others, message, strict=True)]
+        return after, (message, others)
 
     def _doubt(self, k: int) -> None:
         """Say whose message was implausible in a round, and stop if nodes do that."""
@@ -350,6 +350,7 @@ def _require_losable(plan: Plan) -> None:
         )
 
 
-def _squared(apart: list[np.ndarray]) -> np.ndarray:
-    """`(chains,)` the squared distance to all neighbours, from differences `(neighbours, chains, …)`."""
+def _squared(own: Arrays, others: Arrays) -> np.ndarray:
+    """`(chains,)` the squared distance to all neighbours, whose messages are `(neighbours, chains, …)`."""
+    apart = [other - mine for other, mine in zip(others, own, strict=True)]
     return sum((one**2).sum((0, *range(2, one.ndim))) for one in apart)

@@ -16,6 +16,8 @@ from consilience.plans import Plan
 FACTOR = 2.5
 """Times the widest distance of the first rounds is still plausible. For a single normal number that was seen a
 hundred times independently this is 6.5 standard deviations: less than one false alarm in 10^10 rounds."""
+_ROUNDING = 1e-6  # far more than the rounding of a sum of squares
+_SMALLEST = 1e-280  # squares below lose digits
 _MOST_ROUNDS = 1000
 _LEAST_ROUNDS = 10
 
@@ -45,6 +47,10 @@ class Plausibility:
         known = round_ >= self.first[place] + self.length and self.widest[place] > 0
         return FACTOR * float(self.widest[place]) if known else np.inf
 
+    def is_learning(self, place: int, round_: int) -> bool:
+        """Whether an edge's distance in a round counts as an honest one."""
+        return bool(self.first[place] <= round_ < self.first[place] + self.length)
+
     def distances(self, place: int, round_: int, own: Arrays, theirs: Arrays) -> np.ndarray:
         """`(chains,)` how far a neighbour's message is from the own one; learned from while it is time for that."""
         parts = [(np.asarray(a, float) - b).reshape(len(a), -1) for a, b in zip(theirs, own, strict=True)]
@@ -52,9 +58,18 @@ class Plausibility:
         largest = apart.max(1, initial=0.0)
         scale = np.where(largest > 0, largest, 1.0)  # the squares of 1e200 are no numbers
         found = scale * np.sqrt(np.square(apart / scale[:, None]).sum(1))
-        if self.first[place] <= round_ < self.first[place] + self.length:
+        if self.is_learning(place, round_):
             self.widest[place] = max(self.widest[place], found.max())
         return found
+
+
+def surely_within(limit: float, own: Arrays, theirs: Arrays) -> bool:
+    """Whether messages are nearer than a limit in all chains together, and so in each: quick, and often enough."""
+    if limit == np.inf:
+        return True
+    apart = [np.subtract(a, b, dtype=float).ravel() for a, b in zip(theirs, own, strict=True)]
+    with np.errstate(over="ignore"):
+        return bool(_SMALLEST < sum(float(one @ one) for one in apart) < (1 - _ROUNDING) * limit**2)
 
 
 def clipped(own: Arrays, theirs: Arrays, distances: np.ndarray, limit: float) -> Arrays:

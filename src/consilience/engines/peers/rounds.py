@@ -13,8 +13,8 @@ from consilience.engines.peers.agent_step import AgentStep, Arrays, Prepared
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.edges import EdgeRecord, Edges
 from consilience.engines.peers.mailbox import Inbox, Outbox
-from consilience.engines.peers.messages import Message
-from consilience.engines.peers.plausibility import Plausibility, clipped
+from consilience.engines.peers.messages import NOBODY, Message
+from consilience.engines.peers.plausibility import Plausibility, clipped, surely_within
 from consilience.plans import Plan
 from consilience.samplers import Corrected
 
@@ -152,12 +152,15 @@ class Rounds:
             return self.edges.settle(k, message, found, rate)
         if not found:
             return tuple(np.zeros((0, *own.shape), own.dtype) for own in message)
-        return tuple(np.stack(same) for same in zip(*(one.values for one in found.values()), strict=True))
+        return tuple(np.array(same) for same in zip(*(one.values for one in found.values()), strict=True))
 
     def _judged(self, k: int, message: Arrays, one: Message) -> Message:
         """A neighbour's message as it is used: if it is implausible, noted, and cut if nodes do that."""
         place, found = self.neighbours.index(one.sender), self.plausibility
-        distances, limit = found.distances(place, k, message, one.values), found.limit(place, k)
+        limit = found.limit(place, k)
+        if not found.is_learning(place, k) and surely_within(limit, message, one.values):
+            return one
+        distances = found.distances(place, k, message, one.values)
         back = self.edges.returned[one.sender]
         if back >= 0 and k < self._step_of(back) + found.length:  # they may have gone far apart meanwhile
             return one
@@ -173,4 +176,4 @@ class Rounds:
 
     def heard(self) -> np.ndarray:
         """The latest round of each agent that has reached this one, if anybody counts them."""
-        return self.edges.heard if self.continues else np.zeros(0, np.int64)
+        return self.edges.heard if self.continues else NOBODY
