@@ -216,7 +216,7 @@ class NodeCompanion:
                 "agent": node.settings.agent,
                 "rounds_per_second": run.status.get("timing", {}).get("steps_per_second"),
                 "messages": node.status()["messages"],
-                **node.traffic(),
+                **node.wire.traffic(),
                 "restarts": run.status.get("restarts", 0),
                 "participation": participation(run),
             }

@@ -173,8 +173,13 @@ def _example(init: Callable[[jax.Array], Any]) -> Any:
     """What `init` returns, by one program in place of one for every operation; numbers that are not JAX's stay."""
     returned: list[Any] = []
     key = jax.random.key(0)
+
+    def seen(key: jax.Array) -> Any:
+        returned.append(init(key))
+        return returned[-1]
+
     try:
-        jax.eval_shape(lambda key: returned.append(init(key)) or returned[-1], key)
+        jax.eval_shape(seen, key)
         values = jax.jit(init)(key)  # compiled once, as it is the same function every time
     except Exception:
         return init(key)  # which says what is wrong with it

@@ -23,7 +23,7 @@ class Clock(Protocol):
     def sleep(self, wake: threading.Event, seconds: float) -> bool:
         """Wait so long, or until an event is set; whether it is."""
 
-    def beside(self, job: Callable[[], None]) -> None:
+    def beside(self, job: Callable[[], object]) -> None:
         """Do something in a thread of its own."""
 
 
@@ -42,6 +42,6 @@ class SteadyClock:
         """Wait for the event."""
         return wake.wait(seconds)
 
-    def beside(self, job: Callable[[], None]) -> None:
+    def beside(self, job: Callable[[], object]) -> None:
         """A thread that ends with the process."""
         threading.Thread(target=job, daemon=True).start()
