@@ -50,7 +50,8 @@ class Rows:
             if len(groups) > 1:
                 self.groups = groups
                 self.row_weights = tuple(_mask(self.sizes[own], int(self.sizes[own].max()), dtype) for own in groups)
-                self._shards = tuple(_rows_last(problem.of_agents(own.tolist()).stacked_shards(dtype)) for own in groups)
+                parts = [problem.of_agents(own.tolist()) for own in groups]
+                self._shards = tuple(_rows_last(part.stacked_shards(dtype)) for part in parts)
                 return
         stacked = self.stacked
         self._shards = stacked if self.batch_size is not None else _rows_last(stacked)
