@@ -244,7 +244,7 @@ def test_what_the_warm_up_found_is_stored_and_shown(short, private):
     assert "covariance" not in own
     assert [len(own["private_scales"][str(agent)]) for agent in range(3)] == list(GROUPS)
     deviations = [private.agents[agent]["effect"].to_numpy().std((0, 1)) for agent in range(3)]
-    for agent, count in enumerate(GROUPS):  # from a window of 4 × 50 draws: ten standard errors
+    for agent, count in enumerate(GROUPS):  # from a window of 4 × 25 draws: six standard errors
         np.testing.assert_allclose(own["private_scales"][str(agent)], deviations[agent][:count], rtol=0.5)
     assert "scales of private parameters" in private.report().read_text()
 

@@ -152,6 +152,9 @@ def test_a_run_on_a_mesh_has_the_law_of_the_posterior(tmp_path):
     found = np.concatenate([draws["mean"].values[:, None], draws["effect"].values], 1).swapaxes(1, 2)
     assert not rejects_moments(found, *law(problem))
     assert rejects_moments(found, *law(problem, without=4)), "the control: a sum that forgets an agent's rows"
+    scales = run.summary["adaptation"]["private_scales"]
+    own = [scales[str(agent)][0] for agent in range(AGENTS)]
+    np.testing.assert_allclose(own, np.sqrt(law(problem)[1][1:]), rtol=0.5)  # from a window of 2 × 50 draws
 
 
 def law(problem, without=None):
