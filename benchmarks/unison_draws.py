@@ -179,7 +179,7 @@ def dula_rounds(problem: Problem, graph: graphs.Graph) -> float:
             low, high = (middle, high) if near else (low, middle)
         sampler = dula(2**low / curvature, share / largest)
         if _is_near(network, sampler):
-            best = min(best, _memory(network, sampler))
+            best = min(best, memory(network, sampler))
     return best
 
 
@@ -196,7 +196,7 @@ def _is_near(network: GaussianNetwork, sampler: DULA) -> bool:
     return bool(far.max() <= _NEAR and wide.max() <= _AS_WIDE)
 
 
-def _memory(network: GaussianNetwork, sampler: DULA) -> float:
+def memory(network: GaussianNetwork, sampler: DULA) -> float:
     """The integrated autocorrelation time of the worst parameter at the worst agent: `Σ_l corr(x_0, x_l)`."""
     (n, d), covariance = network.linear.shape, network.stationary(sampler, 0).covariance
     pull = float(sampler.consensus(0)) * np.kron(network.graph.laplacian.toarray(), np.eye(d))

@@ -255,8 +255,12 @@ def test_the_first_position_that_is_not_finite():
 
 @pytest.mark.parametrize("model_devices", [1, 2])
 @pytest.mark.parametrize(
-    "name", [*(name for name in MADE if name.endswith(("constant", "three exchanges"))), "last word (tests only)"]
-)
+    "name",
+    [
+        *(name for name in MADE if name.endswith("constant")), "kinetic, three exchanges", "langevin, one exchange",
+        "last word (tests only)",
+    ],
+)  # fmt: skip
 def test_every_sampler_draws_the_same_and_its_state_comes_back_from_a_checkpoint(name, model_devices, tmp_path):
     """States and messages are pytrees of any structure: spread over devices, written, read into another layout."""
     sampler = MADE[name]() if name in MADE else LastWord()

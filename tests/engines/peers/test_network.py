@@ -87,7 +87,9 @@ def test_peers_draw_what_simulate_draws(case, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [
     *(
         pytest.param(name, marks=pytest.mark.slow(reason="one more network"))
-        for name in MADE if name.endswith(("constant", "three exchanges"))
+        for name in (
+            "dula, constant", "sghmc, constant", "kinetic, one exchange", "langevin, three exchanges"
+        )
     ),
     "last word (tests only)",
 ])  # fmt: skip
