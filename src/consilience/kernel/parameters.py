@@ -171,19 +171,15 @@ def _agents_differ(_: Any) -> Any:
 
 def _example(init: Callable[[jax.Array], Any]) -> Any:
     """What `init` returns, by one program in place of one for every operation; numbers that are not JAX's stay."""
-    returned: list[Any] = []
+    returned: dict[str, Any] = {}
     key = jax.random.key(0)
-
-    def seen(key: jax.Array) -> Any:
-        returned.append(init(key))
-        return returned[-1]
-
     try:
-        jax.eval_shape(seen, key)
+        jax.eval_shape(lambda key: returned.setdefault("tree", init(key)), key)
         values = jax.jit(init)(key)  # compiled once, as it is the same function every time
     except Exception:
         return init(key)  # which says what is wrong with it
-    return jax.tree.map(lambda value, was: value if isinstance(was, jax.core.Tracer) else was, values, returned[-1])
+    tree = returned["tree"]
+    return jax.tree.map(lambda value, was: value if isinstance(was, jax.core.Tracer) else was, values, tree)
 
 
 def _layout(problem: Problem, example: Any, dtype: Any) -> Parameters:
