@@ -62,6 +62,20 @@ def test_the_noise_is_that_of_all_batches(batches):
     assert found.plain.min() > 0
 
 
+def test_rows_that_are_rare_are_not_missed():
+    """Two of an agent's 3,001 rows have a feature that no other row has: all noise of its weight is theirs."""
+    rng, size = np.random.default_rng(2), 3001
+    features = np.stack([np.ones(size), np.isin(np.arange(size), (700, 2222))], 1).astype(float)
+    problem = cs.models.logistic_regression([(features, rng.integers(0, 2, size)), (features[:7], np.ones(7, int))])
+    place = np.tile(rng.normal(size=2), (1, 2, 1))
+    found = BatchGradients(problem, plan(2)).noise(None, identity(2, 2, 0), place).plain
+    labels = np.asarray(problem.shards[0][1])
+    by_row = features * (labels - 1 / (1 + np.exp(-features @ place[0, 0])))[:, None]
+    np.testing.assert_allclose(found[0], size**2 / BATCH * by_row.var(0), rtol=1e-9)
+    assert found[0, 1] > 100
+    assert found[1, 1] < 1e-9  # the agent without such a row
+
+
 def near_the_mode(anchored_at_mode):
     """`σ²` without and with a control variate at draws of the normal approximation, batches of 10."""
     problem = logistic([60, 200, 90])

@@ -1,7 +1,8 @@
 """Anchors of control variates, and how much noise minibatches leave.
 
-The noise is that of single rows, at draws of a window: with `δ_r` the whitened gradient of row `r` less that at the
-anchor, a batch of `B` of the agent's `m` rows has the variance
+The noise is that of single rows, at draws of a window; of all rows, as a few that have what others have not may make
+most of it (in large models of some). With `δ_r` the whitened gradient of row `r` less that at the anchor, a batch of
+`B` of the agent's `m` rows has the variance
 
     m²/B · Var_r(δ_r) · (m − B)/(m − 1),
 
@@ -26,7 +27,7 @@ from consilience.plans import Plan
 from consilience.problems import Problem
 from consilience.warmup.network import Network
 
-_ROWS, _ROWS_OF_LARGE_MODELS = 256, 64
+_ROWS_OF_LARGE_MODELS = 64
 _NUMBERS_AT_ONCE = 2**22
 
 
@@ -52,7 +53,7 @@ class BatchGradients:
             self._chains = problem.stacked_replicas(self.dtype) if problem.chains_apart else None
         self.sizes, self._scale = problem.shard_sizes, np.ones(problem.num_agents, self.dtype)
         self._weights = (np.arange(self.sizes.max()) < self.sizes[:, None]).astype(self.dtype)
-        self._choose_rows(_ROWS_OF_LARGE_MODELS if is_large else _ROWS, parameters.size)
+        self._choose_rows(_ROWS_OF_LARGE_MODELS if is_large else None, parameters.size)
         self._factor = self.sizes**2 / plan.batch_size
         if plan.batches == "shuffled":
             self._factor = self._factor * np.maximum(self.sizes - plan.batch_size, 0) / np.maximum(self.sizes - 1, 1)
@@ -60,11 +61,12 @@ class BatchGradients:
     def _precision(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(self.dtype == np.float64)
 
-    def _choose_rows(self, most: int, size: int) -> None:
-        """`(parts, rows at once, agents)`: rows that are evenly spread over each agent's shard."""
-        wanted = int(min(most, self.sizes.max()))
-        at_once = max(1, min(wanted, _NUMBERS_AT_ONCE // (len(self.sizes) * size)))
-        count = wanted // at_once * at_once
+    def _choose_rows(self, most: int | None, size: int) -> None:
+        """`(parts, rows at once, agents)`: each agent's rows, or at most so many that are evenly spread over them."""
+        wanted = int(min(most or self.sizes.max(), self.sizes.max()))
+        parts = -(-wanted // max(1, _NUMBERS_AT_ONCE // (len(self.sizes) * size)))
+        at_once = -(-wanted // parts)
+        count = parts * at_once  # at least as many: of all rows none is left out
         chosen = ((np.arange(count)[:, None] + 0.5) * self.sizes / count).astype(int)
         self._rows = chosen.reshape(-1, at_once, len(self.sizes))
 
