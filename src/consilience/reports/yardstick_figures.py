@@ -41,7 +41,7 @@ def heat_map(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]) -> Figur
     )
     for (i, j), error in np.ndenumerate(errors):
         if not np.isnan(error):
-            text = "failed" if np.isinf(error) else f"{error:.2f}" if error < 10 else f"{error:.2g}"
+            text = "failed" if np.isinf(error) else f"{error:.2f}" if error < 10 else f"{error:,.0f}"
             colour = "#616e7c" if np.isinf(error) else "black"
             axes.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
     axes.set_xticks(range(len(there)), there, rotation=35, ha="right", fontsize=9)
