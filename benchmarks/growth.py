@@ -28,6 +28,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 SAMPLERS = ("kinetic", "nuts")
 _SECONDS, _REPETITIONS = 0.2, 3
 _TRAJECTORY = 3  # doublings
+_WARMUP = 20  # the fewest there are, of which one move is made
 _MOST = 1.1  # an exponent that counts as linear
 _FITTED = 3  # of the largest sizes
 
@@ -129,16 +130,16 @@ def _nuts(sizes: Sizes) -> float:
     with jax.enable_x64(True):
         plan = Plan(
             graph=graphs.ring(sizes.agents), sampler=nuts(max_depth=_TRAJECTORY), num_chains=sizes.chains,
-            num_warmup=1, num_draws=1_000,
+            num_warmup=_WARMUP, num_draws=1_000,
         )  # fmt: skip
         replicas = Replicas(_problem(sizes, np.float64), plan, OneProcess(sizes.agents), 0)
         state, _ = replicas.moved(replicas.initial_state(), 0, 1)
         small = state.adaptation.step_size * 0 + 1e-6  # no trajectory turns back
         state = state._replace(adaptation=state.adaptation._replace(step_size=small))
-        _, buffers = replicas.moved(state, 1, 1)
+        _, buffers = replicas.moved(state, _WARMUP, 1)
         leapfrogs = 2**_TRAJECTORY - 1
         assert (buffers.measured["leapfrogs"][:1] == leapfrogs).all()
-        return _of_one(lambda moves: replicas.moved(state, 1, moves), replicas.max_steps) / leapfrogs
+        return _of_one(lambda moves: replicas.moved(state, _WARMUP, moves), replicas.max_steps) / leapfrogs
 
 
 def _of_one(run: Callable[[int], object], most: int) -> float:
