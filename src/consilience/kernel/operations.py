@@ -135,7 +135,7 @@ def _mirrored(rows: jax.Array, parameters: jax.Array, *, dimension_numbers: Any,
         numbers = (rows_free, of_rows), (rows_batch, range(num_batch))
         found = jax.lax.dot_general(rows, slope, numbers, precision=others.get("precision"))
         order = [*batch, *(summed[rows_summed.index(axis)] for axis in sorted(rows_summed)), *free]
-        return None, jnp.transpose(found, np.argsort(order)).astype(parameters.dtype)
+        return None, jnp.transpose(found, np.argsort(order).tolist()).astype(parameters.dtype)
 
     with_rule = jax.custom_vjp(product)
     with_rule.defvjp(lambda rows, parameters: (product(rows, parameters), rows), pulled_back)

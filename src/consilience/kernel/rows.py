@@ -54,7 +54,7 @@ class Rows:
             if len(groups) > 1:
                 self.groups = groups
                 self.row_weights = tuple(_mask(self.sizes[own], int(self.sizes[own].max()), dtype) for own in groups)
-                each = [problem.of_agents(own).stacked_shards(dtype) for own in groups]
+                each = [problem.of_agents(own.tolist()).stacked_shards(dtype) for own in groups]
                 self._shards = self._turned(tuple(each), 1, 2)
                 return
         self._shards = self._turned(self.stacked, 1, 2)
