@@ -28,6 +28,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 SAMPLERS = ("kinetic", "nuts")
 _SECONDS, _REPETITIONS = 0.2, 3
 _TRAJECTORY = 3  # doublings
+_WARMUP = 20  # the fewest there are, of which one move is made
 _MOST = 1.1  # an exponent that counts as linear
 _FITTED = 3  # of the largest sizes
 
@@ -129,16 +130,16 @@ def _nuts(sizes: Sizes) -> float:
     with jax.enable_x64(True):
         plan = Plan(
             graph=graphs.ring(sizes.agents), sampler=nuts(max_depth=_TRAJECTORY), num_chains=sizes.chains,
-            num_warmup=1, num_draws=1_000,
+            num_warmup=_WARMUP, num_draws=1_000,
         )  # fmt: skip
         replicas = Replicas(_problem(sizes, np.float64), plan, OneProcess(sizes.agents), 0)
         state, _ = replicas.moved(replicas.initial_state(), 0, 1)
         small = state.adaptation.step_size * 0 + 1e-6  # no trajectory turns back
         state = state._replace(adaptation=state.adaptation._replace(step_size=small))
-        _, buffers = replicas.moved(state, 1, 1)
+        _, buffers = replicas.moved(state, _WARMUP, 1)
         leapfrogs = 2**_TRAJECTORY - 1
         assert (buffers.measured["leapfrogs"][:1] == leapfrogs).all()
-        return _of_one(lambda moves: replicas.moved(state, 1, moves), replicas.max_steps) / leapfrogs
+        return _of_one(lambda moves: replicas.moved(state, _WARMUP, moves), replicas.max_steps) / leapfrogs
 
 
 def _of_one(run: Callable[[int], object], most: int) -> float:
@@ -159,31 +160,29 @@ def _of_one(run: Callable[[int], object], most: int) -> float:
     return best / count
 
 
-def _draw(path: str) -> None:
-    """A panel for each axis: time over size, and memory beside it."""
+def draw(path: str, curves: dict[tuple[str, str], list[Point]]) -> None:
+    """A panel for each axis: time over size, and memory below it."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, len(SIZES), figsize=(11, 5), sharex="col", layout="constrained")
-    for column, axis in enumerate(SIZES):
-        for sampler in SAMPLERS:
-            points = curve(sampler, axis)
-            print(f"{sampler}, {axis}: exponent {exponent(points):.2f}", *points, sep="\n  ", flush=True)
-            size, seconds, megabytes = zip(*points, strict=True)
-            axes[0, column].loglog(size, seconds, "o-", label=f"{sampler}, exponent {exponent(points):.2f}")
-            axes[1, column].loglog(size, megabytes, "o-")
-        axes[0, column].legend(fontsize="small")
-        axes[1, column].set_xlabel(axis)
-    axes[0, 0].set_ylabel("seconds for a step")
-    axes[1, 0].set_ylabel("most memory, MB")
+    figure, panels = plt.subplots(2, len(SIZES), figsize=(11, 5), sharex="col", layout="constrained")
+    for (sampler, axis), points in curves.items():
+        above, below = panels[:, list(SIZES).index(axis)]
+        size, seconds, megabytes = zip(*points, strict=True)
+        above.loglog(size, seconds, "o-", label=f"{sampler}, exponent {exponent(points):.2f}")
+        below.loglog(size, megabytes, "o-")
+        above.legend(fontsize="small")
+        below.set_xlabel(axis)
+    panels[0, 0].set_ylabel("seconds for a step")
+    panels[1, 0].set_ylabel("most memory, MB")
     figure.savefig(path, dpi=80)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 2:
-        _draw(sys.argv[1])
+        draw(sys.argv[1], {(sampler, axis): curve(sampler, axis) for sampler in SAMPLERS for axis in SIZES})
     else:
         for found in _measured(*sys.argv[1:]):
             print(json.dumps(found), flush=True)

@@ -45,9 +45,14 @@ def evaluated(problem, make, w, num_chains):
     return jax.jit(lambda w: function(w, rows.used(shards), weights, scale, False))(w), rows.groups
 
 
-@pytest.mark.parametrize("model", [logistic, means])
-def test_gradients_of_groups_are_those_of_each_agent_alone_and_add_up_to_that_of_all_rows(model):
-    problem, chains = model(UNEQUAL), 200
+def wide(sizes):
+    """Tables with more columns than any shard has rows."""
+    return logistic(sizes, columns=400)
+
+
+@pytest.mark.parametrize(("model", "chains"), [(logistic, 40), (means, 200), (wide, 2)])
+def test_gradients_of_groups_are_those_of_each_agent_alone_and_add_up_to_that_of_all_rows(model, chains):
+    problem = model(UNEQUAL)
     with jax.enable_x64(True):
         size = Parameters.of(problem, jnp.float64).size
         w = jax.random.normal(jax.random.key(0), (chains, len(UNEQUAL), size)) * jnp.ones((1, len(UNEQUAL), 1))

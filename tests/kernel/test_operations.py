@@ -42,8 +42,15 @@ def test_a_function_with_parameters_first_has_the_same_values_and_gradients():
         stacked = jnp.einsum("rk,skh->rsh", x, jnp.stack([w["first"], 2 * w["first"]]))
         inner = jax.jit(lambda x, w: jax.nn.log_sigmoid(x @ w) + jnp.logaddexp(x @ w, w[0]))(x, w["first"])
         of_rows = (x @ x.T).sum(1)
+        turned = jnp.einsum("kpr,pk->r", jnp.stack([x.T, -x.T, x.T]), w["first"])
         batched = jnp.einsum("rk,rk->r", x, jnp.broadcast_to(w["vector"], x.shape))
-        return y * (hidden @ w["second"]) + stacked.sum((1, 2)) + inner.sum(1) * of_rows + batched * w["bias"][0]
+        return (
+            turned
+            + y * (hidden @ w["second"])
+            + stacked.sum((1, 2))
+            + inner.sum(1) * of_rows
+            + batched * w["bias"][0]
+        )
 
     rng = np.random.default_rng(0)
     shapes = {"first": (2, 4, 3), "bias": (2, 3), "second": (2, 3), "vector": (2, 4)}
@@ -67,3 +74,11 @@ def test_the_derivative_of_logaddexp_needs_no_logarithm():
     found = jax.jit(jax.grad(lambda w: parameters_first(model)(w, x).sum()))
     np.testing.assert_allclose(found(w), jax.grad(lambda w: model(w, x).sum())(w), rtol=1e-5)
     assert "log" not in found.lower(w).compile().as_text().split("ENTRY")[1].replace("logistic", "")
+
+
+def test_rows_stay_the_last_axis_of_many_chains():
+    product = jax.vmap(parameters_first(lambda w, x: x @ w), (0, None))
+    made = jax.make_jaxpr(product)(jnp.zeros((4, 3)), jnp.zeros((5, 3)))
+    plain = jax.make_jaxpr(jax.vmap(lambda w, x: x @ w, (0, None)))(jnp.zeros((4, 3)), jnp.zeros((5, 3)))
+    assert "f32[4,5] = dot_general" in str(made)
+    assert "f32[5,4] = dot_general" in str(plain)

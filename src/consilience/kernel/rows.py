@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import jax
@@ -19,8 +20,8 @@ from consilience.problems import Problem
 class Rows:
     """The shards of all agents, and the rows of them that a step uses.
 
-    Where steps use all rows, programs hold tables of them with the rows last, and agents group by group where their
-    shards differ much in length; `used` and `evaluated` are what undoes both.
+    Where steps use all rows, programs hold long tables of them with the rows last, and agents group by group where
+    their shards differ much in length; `used` and `evaluated` are what undoes both.
 
     Where a problem holds a part of the agents, `all_sizes` are the sizes of everybody's shards: arrays then have the
     shapes that they have everywhere, and there are no groups. `grouped=False` says that agents are grouped elsewhere.
@@ -36,6 +37,7 @@ class Rows:
         self._stacked = lambda: problem.stacked_shards(dtype, longest)
         self.per_chain = problem.replicas is not None
         self.groups = None
+        self._is_long: list[Any] = []  # of each array of a shard: whether it is a table that lies with rows last
         self.row_weights: Any = None
         self.scale = jnp.asarray(np.ones(len(self.sizes)), dtype)
         if self.batch_size is not None:
@@ -45,16 +47,17 @@ class Rows:
         if self.per_chain:
             self._shards = problem.stacked_replicas(dtype, longest)
             return
+        if self.batch_size is None:
+            self._is_long = [np.ndim(leaf) == 2 and np.shape(leaf)[1] <= longest for leaf in _leaves(problem)]
         if self.row_weights is not None and all_sizes is None and grouped:
             groups = places_by_length(self.sizes, plan.num_chains * _numbers_of_a_row(problem))
             if len(groups) > 1:
                 self.groups = groups
                 self.row_weights = tuple(_mask(self.sizes[own], int(self.sizes[own].max()), dtype) for own in groups)
-                parts = [problem.of_agents(own.tolist()) for own in groups]
-                self._shards = tuple(_rows_last(part.stacked_shards(dtype)) for part in parts)
+                each = [problem.of_agents(own.tolist()).stacked_shards(dtype) for own in groups]
+                self._shards = self._turned(tuple(each), 1, 2)
                 return
-        stacked = self.stacked
-        self._shards = stacked if self.batch_size is not None else _rows_last(stacked)
+        self._shards = self._turned(self.stacked, 1, 2)
 
     @property
     def stacked(self) -> Any:
@@ -69,6 +72,18 @@ class Rows:
     def arrays(self) -> Any:
         """Shards, row weights and the scale of the likelihood, as programs hold them."""
         return self._shards, self.row_weights, self.scale
+
+    def _turned(self, data: Any, source: int, to: int) -> Any:
+        """Long tables `(agents, rows, columns)` as `(agents, columns, rows)` or back, of all agents or groups.
+
+        Products with few columns then go along the rows. In a program it is only the order in which data is read.
+        """
+        leaves, structure = jax.tree.flatten(data)
+        found = [
+            jnp.moveaxis(leaf, source, to) if is_long else leaf
+            for leaf, is_long in zip(leaves, cycle(self._is_long or [False]), strict=False)
+        ]
+        return jax.tree.unflatten(structure, found)
 
     def chosen_rows(self, keys: jax.Array, steps: jax.Array, sizes: Any = None) -> jax.Array | None:
         """`(steps, chains, agents, batch_size)` row numbers, or `None` for the full shards.
@@ -88,7 +103,7 @@ class Rows:
     def used(self, data: Any, rows: jax.Array | None = None) -> Any:
         """The data of the given rows, `(chains, agents, batch_size, …)`, or the full shards."""
         if rows is None:
-            return data if self.per_chain else jax.tree.map(_rows_first, data)
+            return self._turned(data, 2, 1)
         agents = jnp.arange(rows.shape[1])[:, None]
         if self.per_chain:
             chains = jnp.arange(rows.shape[0])[:, None, None]
@@ -98,19 +113,14 @@ class Rows:
 
 def _numbers_of_a_row(problem: Problem) -> int:
     """How many numbers of data a row is."""
-    return sum(math.prod(np.shape(leaf)[1:]) for leaf in jax.tree.leaves(problem.shards[0]))
+    return sum(math.prod(np.shape(leaf)[1:]) for leaf in _leaves(problem))
+
+
+def _leaves(problem: Problem) -> list[Any]:
+    """The arrays of a shard."""
+    return jax.tree.leaves(problem.shards[0])
 
 
 def _mask(sizes: np.ndarray, longest: int, dtype: Any) -> jax.Array:
     """`(agents, rows)`: 1 for an agent's own rows, 0 for filling."""
     return jnp.asarray(np.arange(longest) < sizes[:, None], dtype)
-
-
-def _rows_last(shards: Any) -> Any:
-    """Tables `(agents, rows, columns)` as `(agents, columns, rows)`: products with few columns go along the rows."""
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 2) if leaf.ndim == 3 else leaf, shards)
-
-
-def _rows_first(leaf: jax.Array) -> jax.Array:
-    """A table as models take it; in a program only the order in which it is read."""
-    return jnp.moveaxis(leaf, 2, 1) if leaf.ndim == 3 else leaf
