@@ -50,7 +50,10 @@ def wide(sizes):
     return logistic(sizes, columns=400)
 
 
-@pytest.mark.parametrize(("model", "chains"), [(logistic, 40), (means, 200), (wide, 2)])
+@pytest.mark.parametrize(
+    ("model", "chains"),
+    [(logistic, 40), (wide, 2), pytest.param(means, 200, marks=pytest.mark.slow(reason="a program for each agent"))],
+)
 def test_gradients_of_groups_are_those_of_each_agent_alone_and_add_up_to_that_of_all_rows(model, chains):
     problem = model(UNEQUAL)
     with jax.enable_x64(True):

@@ -190,7 +190,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch):
 
     monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None if name == "formulaic" else object())
     with pytest.raises(
-        DataError, match=r"studies need formulaic: install them with `pip install 'consilience\[glm\]'`"
+        DataError, match=r"studies need formulaic: where Consilience is cloned, pip install '\.\[glm\]'"
     ):
         study()
 

@@ -9,7 +9,7 @@ from consilience.engines.peers.held import CommonWords
 from consilience.engines.unison import OneProcess, Replicas
 from tests.hierarchical import sites
 
-WARMUP, MOVES = 20, 12
+WARMUP, MOVES = 60, 12
 
 
 @pytest.fixture(scope="module", params=["nuts", "hmc"])

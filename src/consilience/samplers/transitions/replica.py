@@ -41,13 +41,13 @@ class Replica(NamedTuple):
 
 
 def private_leaves(replica: Replica) -> Replica:
-    """Which leaves of a replica are an agent's own: a replica of true and false."""
+    """Which leaves of a replica each agent has of its own (and counts itself): a replica of true and false."""
     said = jax.tree.map(lambda _: False, replica)
     now = said.adaptation
     own = jax.tree.map(lambda _: True, now.own_moments)
     length = now.length if now.length == () else now.length._replace(own_direction=True)
     adaptation = now._replace(own_inverse_mass=True, own_moments=own, length=length)
-    return said._replace(private=True, own_gradient=True, adaptation=adaptation)
+    return said._replace(private=True, own_gradient=True, adaptation=adaptation, sums=True)
 
 
 class Keys(NamedTuple):
