@@ -47,9 +47,10 @@ class Hearing:
 
     >>> hearing = Hearing()
     >>> node = {"agent": 0, "here": True, "round": 10, "num_rounds": 90, "done": False, "neighbours": {"1": True}}
-    >>> hearing.take([node, {"agent": 1, "here": False}], 100.0)
-    >>> [one.state for one in hearing.agents({1: "running"})]
-    ['sampling', 'lost']
+    >>> hearing.take([node, {**node, "agent": 1}], 100.0)
+    >>> hearing.take([node, {"agent": 1, "here": False}, {"agent": 2, "here": False}], 101.0)
+    >>> [one.state for one in hearing.agents({1: "running", 2: "running"})]
+    ['sampling', 'lost', 'silent']
     """
 
     def __init__(self) -> None:
@@ -92,9 +93,10 @@ class Hearing:
         one = self.answers.get(agent)
         if one is None:
             word = _OF_RUN.get(status or "", "not here yet")
-            word = "lost" if word in ("sampling", "not here yet") and (agent in self._heard or status) else word
             heard = self._heard.get(agent)
-            detail = "does not answer" if word == "lost" else ""
+            if word in ("sampling", "not here yet"):
+                word = "lost" if heard else "silent" if status else word
+            detail = "does not answer" if word == "lost" else "does not answer yet" if word == "silent" else ""
             return Agent(agent, word, detail, None if heard is None else heard.round)
         rate, heard = self.rate(agent), self._heard[agent]
         shown = Agent(agent, "sampling", "", one["round"], rate, one.get("durable"))
@@ -144,7 +146,8 @@ def all_wait(agents: Sequence[Agent]) -> bool:
     >>> all_wait([Agent(0, "waiting"), Agent(1, "lost")]), all_wait([Agent(0, "waiting"), Agent(1, "sampling")])
     (True, False)
     """
-    return bool(agents) and all(one.state in ("waiting", "lost", "stopped", "failed") for one in agents)
+    states = {one.state for one in agents}
+    return bool(states & {"waiting", "lost"}) and states <= {"waiting", "lost", "silent", "stopped", "failed"}
 
 
 def _names(numbers: Sequence[int]) -> str:

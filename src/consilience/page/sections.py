@@ -166,7 +166,7 @@ class Convergence:
         rows = [_parameter_row(number, row) for number, row in enumerate(one.rows)]
         followed = (
             f"{len(rows)} of {one.num_parameters:,} parameters: some that are evenly chosen, and those chosen below. "
-            if len(rows) < one.num_parameters
+            if 0 < len(rows) < one.num_parameters
             else ""
         )
         self.words.set(
@@ -233,7 +233,7 @@ class Parameters:
         has_prior = any(some.prior for some in there.values())
         self.words.set(
             "On the left the draws so far as densities, on the right as paths."
-            + (" The dotted grey line is the prior." if has_prior else _NO_PRIOR)
+            + (" The dotted grey line is the prior." if has_prior else _NO_PRIOR if there else "")
             + f" {one.left_out}"
         )
         for label in [known for known in self._pairs if known not in there]:
