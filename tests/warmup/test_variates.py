@@ -66,12 +66,15 @@ def test_rows_that_are_rare_are_not_missed():
     """Two of an agent's 3,001 rows have a feature that no other row has: all noise of its weight is theirs."""
     rng, size = np.random.default_rng(2), 3001
     features = np.stack([np.ones(size), np.isin(np.arange(size), (700, 2222))], 1).astype(float)
-    problem = cs.models.logistic_regression([(features, rng.integers(0, 2, size)), (features[:7], np.ones(7, int))])
+    problem = cs.models.logistic_regression(
+        [(features, rng.integers(0, 2, size)), (features[:7], rng.integers(0, 2, 7))]
+    )
     place = np.tile(rng.normal(size=2), (1, 2, 1))
     found = BatchGradients(problem, plan(2)).noise(None, identity(2, 2, 0), place).plain
-    labels = np.asarray(problem.shards[0][1])
-    by_row = features * (labels - 1 / (1 + np.exp(-features @ place[0, 0])))[:, None]
-    np.testing.assert_allclose(found[0], size**2 / BATCH * by_row.var(0), rtol=1e-9)
+    for agent, (own, labels) in enumerate(map(np.asarray, shard) for shard in problem.shards):
+        by_row = own * (labels - 1 / (1 + np.exp(-own @ place[0, agent])))[:, None]
+        expected = len(own) ** 2 / BATCH * by_row.var(0)
+        np.testing.assert_allclose(found[agent], expected, rtol=1e-9, atol=1e-12, err_msg="each row counts once")
     assert found[0, 1] > 100
     assert found[1, 1] < 1e-9  # the agent without such a row
 

@@ -62,13 +62,16 @@ class BatchGradients:
         return jax.enable_x64(self.dtype == np.float64)
 
     def _choose_rows(self, most: int | None, size: int) -> None:
-        """`(parts, rows at once, agents)`: each agent's rows, or at most so many that are evenly spread over them."""
-        wanted = int(min(most or self.sizes.max(), self.sizes.max()))
-        parts = -(-wanted // max(1, _NUMBERS_AT_ONCE // (len(self.sizes) * size)))
-        at_once = -(-wanted // parts)
-        count = parts * at_once  # at least as many: of all rows none is left out
-        chosen = ((np.arange(count)[:, None] + 0.5) * self.sizes / count).astype(int)
-        self._rows = chosen.reshape(-1, at_once, len(self.sizes))
+        """`(parts, rows at once, agents)`: each agent's rows, or so many that are evenly spread over them.
+
+        An agent of fewer rows than others is filled up by rows that do not count.
+        """
+        self._count = self.sizes if most is None else np.minimum(most, self.sizes)
+        parts = -(-int(self._count.max()) // max(1, _NUMBERS_AT_ONCE // (len(self.sizes) * size)))
+        numbers = np.arange(-(-int(self._count.max()) // parts) * parts)[:, None]
+        counts = numbers < self._count
+        rows = np.where(counts, (numbers + 0.5) * self.sizes / self._count, 0).astype(int)
+        self._rows, self._counts = (one.reshape(parts, -1, len(self.sizes)) for one in (rows, counts))
 
     def anchor(self, positions: np.ndarray) -> Anchor:
         """The anchor at positions `(agents, size)`: one pass over all rows, of every chain if each has its own."""
@@ -92,11 +95,11 @@ class BatchGradients:
         plain, anchored = np.zeros(places.shape[1:]), np.zeros(places.shape[1:])
         for place in places:
             sums = np.zeros((4, *place.shape))
-            for rows in self._rows:
-                here = self._by_row(place, rows, whitening)
-                away = here if anchor is None else here - self._by_row(anchor.position, rows, whitening)
+            for rows, counts in zip(self._rows, self._counts[..., None], strict=True):
+                here = counts * self._by_row(place, rows, whitening)
+                away = here if anchor is None else here - counts * self._by_row(anchor.position, rows, whitening)
                 sums += np.stack([here.sum(0), (here**2).sum(0), away.sum(0), (away**2).sum(0)])
-            means = sums / (self._rows.shape[0] * self._rows.shape[1])
+            means = sums / self._count[:, None]
             plain += np.maximum(means[1] - means[0] ** 2, 0)
             anchored += np.maximum(means[3] - means[2] ** 2, 0)
         factor = self._factor[:, None] / len(places)
