@@ -7,20 +7,20 @@ import pytest
 
 import consilience as cs
 from consilience.kernel.network_sums import NetworkSums
-from consilience.samplers.transitions.curvature import beginning
+from consilience.samplers.transitions.curvature import beginning, num_adopted
 from tests.gaussian import regression
 from tests.unison import replicas_of, sampled
 
 AGENTS = 3
 
 
-def begun(potential, start, seed=0):
+def begun(potential, start, seed=0, total=lambda words: words):
     """Where chains that start at `(chains, d)` begin, if three agents share a potential out, unequally."""
     start = np.asarray(start, float)
     shares = jnp.array([0.5, 0.3, 0.2])
     each = jax.vmap(jax.vmap(jax.value_and_grad(lambda share, w: share * potential(w), 1)), (None, 0))
     network = NetworkSums(
-        lambda positions: each(shares, positions), start.shape[1], AGENTS, lambda words: words, jnp.arange(AGENTS),
+        lambda positions: each(shares, positions), start.shape[1], AGENTS, total, jnp.arange(AGENTS),
         jnp.zeros((AGENTS, 0)),
     )  # fmt: skip
     shifts = np.random.default_rng(seed).uniform(-1, 1, start.shape)
@@ -42,6 +42,17 @@ def test_units_and_correlations_are_found():
     distance = np.sqrt(np.einsum("ci,ij,cj->c", away, precision, away))
     assert (distance < 3 * np.sqrt(3) * 1.01).all()
     assert (distance > 0.1).all(), "chains begin apart from each other"
+
+
+def test_what_is_adopted_is_as_long_as_nodes_are_told():
+    lengths = []
+
+    def total(words):
+        lengths.append(words.size)
+        return words
+
+    begun(lambda w: 0.5 * w @ w, np.ones((300, 3)), total=total)
+    assert max(lengths) == num_adopted(300, 3) > 300 * (2 + 3)
 
 
 def test_chains_stay_in_the_modes_near_which_they_start():

@@ -44,6 +44,7 @@ from consilience.engines.unison import MEASURED, Buffers, Replicas
 from consilience.errors import Interrupted, NewEpoch, Retry, Stopped, SumError
 from consilience.plans import Plan
 from consilience.problems import Problem
+from consilience.samplers.transitions.curvature import num_adopted
 from consilience.samplers.transitions.replica import Replica
 
 log = logging.getLogger("consilience.peers")
@@ -85,8 +86,9 @@ class UnisonNode(Member[SumWire]):
         self.members = Membership(settings.agent, neighbours_of(plan, settings.agent), plan.num_agents)
         self.stop = threading.Event()
         self.run = run_identity(plan, settings)
+        chains, num_shared = plan.num_chains, self.parameters.num_shared
         self._most_words = max(
-            self.moving.words.size, plan.num_chains * (8 + self.parameters.num_shared), 1024 + plan.num_chains
+            self.moving.words.size, chains * (8 + num_shared), num_adopted(chains, num_shared), 1024 + chains
         )
         entries, longest = common_entries(plan, settings), 8 * (self._most_words + 16) + 1024
         self.wire = SumWire(settings.agent, self.run, self.members, entries, self.time, longest)

@@ -37,6 +37,8 @@ class Descent(NamedTuple):
     """`(chains, d)` there."""
     root: Any
     """`(chains, d, d)` `S`, where `S Sᵀ` is the inverse of the Hessian there."""
+    deviations: Any
+    """`(chains, d)` of each parameter, as that Hessian has them."""
     step: Any
     """`(chains, d)` that is tried next."""
     length: Any
@@ -76,8 +78,7 @@ def beginning(network: Network, start: Any, shifts: Any, own_shape: tuple[int, .
     signs = jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), -jnp.eye(size)])
 
     def iteration(now: Descent) -> Descent:
-        deviations = jnp.sqrt((now.root**2).sum(2))
-        widths = jnp.where(now.iterations > 0, _DIFFERENCE * deviations, _FIRST_DIFFERENCE)
+        widths = jnp.where(now.iterations > 0, _DIFFERENCE * now.deviations, _FIRST_DIFFERENCE)
         tried = now.point + now.step
         density, slopes = _at(network, tried + signs[:, None] * widths, own_shape)
         root = jax.vmap(inverse_root, 1)((slopes[1 + size :] - slopes[1 : 1 + size]) / (2 * widths.T[..., None]))
@@ -96,10 +97,10 @@ def beginning(network: Network, start: Any, shifts: Any, own_shape: tuple[int, .
         share = jnp.minimum(1.0, radius / jnp.sqrt(decrement))
         inside = better & (decrement < size) & (now.iterations > 0)
         return _adopted(network, own_shape[0], Descent(
-            chosen(tried, now.point), chosen(density[0], now.density), gradient, root,
+            chosen(tried, now.point), chosen(density[0], now.density), gradient, root, jnp.sqrt((root**2).sum(2)),
             share[:, None] * jnp.einsum("cij,cj->ci", root, whitened),
             share * jnp.sqrt(decrement), (share - share**2 / 2) * decrement, radius,
-            (now.going > 0) & ~inside & (radius > _LEAST_RADIUS), now.iterations + 1,
+            ((now.going > 0) & ~inside & (radius > _LEAST_RADIUS)) * 1.0, now.iterations + 1,
         ))  # fmt: skip
 
     nothing = jnp.zeros(chains)
@@ -107,7 +108,8 @@ def beginning(network: Network, start: Any, shifts: Any, own_shape: tuple[int, .
         lambda now: (now.going > 0).any() & (now.iterations < _MOST_ITERATIONS), iteration,
         Descent(
             start, nothing - jnp.inf, jnp.zeros_like(start), jnp.broadcast_to(jnp.eye(size), (chains, size, size)),
-            jnp.zeros_like(start), nothing, nothing, nothing + size**0.5, nothing + 1, jnp.asarray(0.0),
+            jnp.ones_like(start), jnp.zeros_like(start), nothing, nothing, nothing + size**0.5, nothing + 1,
+            jnp.asarray(0.0),
         ),
     )  # fmt: skip
     best = last.root[last.density.argmax()]
@@ -145,10 +147,15 @@ def _at(network: Network, points: Any, own_shape: tuple[int, ...]) -> tuple[Any,
     return jax.lax.map(all_chains, points)
 
 
+def num_adopted(num_chains: int, size: int) -> int:
+    """How many numbers are adopted at a time."""
+    return num_chains * (3 * size + 1)
+
+
 def _adopted(network: Network, agents: int, found: Descent) -> Descent:
-    """As the root agent has it."""
-    leaves, form = jax.tree.flatten(found)
-    flat = jnp.concatenate([leaf.reshape(-1).astype(float) for leaf in leaves])
-    same = network.adopt(jnp.broadcast_to(network.vary(flat), (agents, len(flat))))
-    parts = jnp.split(same, [sum(leaf.size for leaf in leaves[:end]) for end in range(1, len(leaves))])
-    return jax.tree.unflatten(form, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)])
+    """With what decides on the next sums as the root agent has it."""
+    chains, size = found.point.shape
+    flat = jnp.concatenate([found.point, found.deviations, found.step, found.going[:, None]], 1).reshape(-1)
+    same = network.adopt(jnp.broadcast_to(network.vary(flat), (agents, len(flat)))).reshape(chains, -1)
+    point, deviations, step, going = jnp.split(same, (size, 2 * size, 3 * size), 1)
+    return found._replace(point=point, deviations=deviations, step=step, going=going[:, 0])
