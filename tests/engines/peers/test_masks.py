@@ -2,6 +2,7 @@
 
 import stat
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from consilience.engines.peers.mask_keys import Registry, own_key, shared_secret
 from consilience.engines.peers.masks import ALL_PARTNERS, LEAST_PARTNERS, Masks, partners
 from consilience.engines.peers.memory import MemoryNetwork
 from consilience.engines.peers.messages import Rejected, join
+from consilience.engines.peers.participants import Participants
 from consilience.engines.peers.settings import TLS
 from consilience.engines.peers.sum_messages import Phase
 from consilience.engines.peers.transport import Handlers
@@ -177,6 +179,7 @@ def test_keys_reach_everybody_and_a_lost_key_is_told(tmp_path):
     for thread in exchanging.run([3]):  # restarted, with its key
         thread.join(30)
     np.testing.assert_array_equal(exchanging.found[3].of(0, 9, 4), found[3].of(0, 9, 4))
+    assert_other_masks_in_other_epochs({agent: found[agent] for agent in (0, 1, 2)})
     (tmp_path / "0.key").unlink()
     exchanging.found.pop(0)
     for thread in exchanging.run([0]):
@@ -185,6 +188,19 @@ def test_keys_reach_everybody_and_a_lost_key_is_told(tmp_path):
     assert found[1].receive(0, MARK + join([b"nonsense"]))
     assert found[1].answer("keys", b"") is not None
     assert found[1].answer("status", b"") is None
+
+
+def assert_other_masks_in_other_epochs(exchanges):
+    """Epochs with the same number and agents, which begin with different steps, as after kills that forget one."""
+    some = Participants(tuple(exchanges), ((0, 1), (1, 2)), epoch=1, step=40)
+    masks = []
+    for who in (some, replace(some, step=20), some):
+        for agent, exchange in exchanges.items():
+            exchange.share_with(who.partners(agent), who.digest())
+        masks.append([exchange.of(who.epoch, 9, 4) for exchange in exchanges.values()])
+        assert sum(masks[-1]).tolist() == [0] * 4
+    assert not np.isin(masks[1], masks[0]).any()
+    np.testing.assert_array_equal(masks[2], masks[0])
 
 
 def test_a_node_that_waits_for_keys_can_be_stopped(tmp_path):

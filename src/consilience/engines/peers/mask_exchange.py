@@ -89,11 +89,19 @@ class MaskExchange:
                 log.info("agent %d waits for the mask keys of %s", self.agent, names(missing[:10]))
         self.share_with(self._partners)
 
-    def share_with(self, agents: Collection[int]) -> None:
-        """Make the masks with some agents, whose keys are known."""
+    def share_with(self, agents: Collection[int], epoch: bytes = b"") -> None:
+        """Make the masks with some agents, whose keys are known.
+
+        Args:
+            agents: the partners.
+            epoch: what all know of it, its number is not enough: if all who agreed on an epoch are killed before a
+                checkpoint holds it, they agree on another one with the same number, from another position, and the
+                same masks would cover both.
+        """
         run, key = self._registry.run, self._key
         self._masks = Masks(self.agent, {
-            partner: shared_secret(key, self._known[partner][0], run, self.agent, partner) for partner in agents
+            partner: shared_secret(key, self._known[partner][0], run, self.agent, partner, epoch)
+            for partner in agents
         })  # fmt: skip
 
     def _require_going_on(self, stop: threading.Event) -> None:

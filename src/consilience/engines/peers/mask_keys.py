@@ -110,8 +110,8 @@ class Registry:
         return said
 
 
-def shared_secret(key: Any, public: bytes, run: str, agent: int, partner: int) -> bytes:
-    """The secret of two agents, the same at both ends.
+def shared_secret(key: Any, public: bytes, run: str, agent: int, partner: int, epoch: bytes = b"") -> bytes:
+    """The secret of two agents, the same at both ends; another one in every epoch.
 
     >>> from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     >>> one, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
@@ -124,7 +124,7 @@ def shared_secret(key: Any, public: bytes, run: str, agent: int, partner: int) -
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     low, high = sorted((agent, partner))
-    about = msgspec.msgpack.encode(["consilience mask", run, low, high])
+    about = msgspec.msgpack.encode(["consilience mask", run, low, high, epoch])
     try:
         common = key.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
