@@ -20,6 +20,8 @@ class Held(NamedTuple):
     retries: tuple[int, ...] = ()
     participants: Participants | None = None
     """`None` while everybody does."""
+    moved: tuple[bool, ...] = ()
+    """Which chains the last move took elsewhere, as this agent decided; the others compare it with theirs."""
 
 
 class HeldForm(PlainForm):
@@ -32,12 +34,14 @@ class HeldForm(PlainForm):
     def note(self, state: Held) -> dict[str, Any]:
         """Their digest, the moves that were repeated, and who takes part."""
         who = state.participants and state.participants.note()
-        return {**super().note(state), "retries": list(state.retries), "participants": who}
+        return {
+            **super().note(state), "retries": list(state.retries), "participants": who, "moved": list(state.moved)
+        }  # fmt: skip
 
     def restored(self, arrays: list[Any], note: dict[str, Any]) -> Held:
         """All of it together."""
         who = note["participants"] and Participants.of(note["participants"])
-        return Held(super().restored(arrays, note), tuple(note["retries"]), who)
+        return Held(super().restored(arrays, note), tuple(note["retries"]), who, tuple(note.get("moved", ())))
 
 
 class CommonWords:

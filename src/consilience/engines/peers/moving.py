@@ -2,12 +2,14 @@
 
     meet      all agents adopt the root's replica, by a total to which nobody else adds: nobody is in the move before
               any more, and replicas are equal to the bit even if processors round differently; after the warm-up
-              only what moves change, as all have adopted the rest
+              only what moves change, as all have adopted the rest; with private parameters each also counts the
+              chains that it moved, as it keeps its own part of them
     move      the compiled program, which asks for totals by a callback
     meet      … at the start of the next move: only now is this one final
 
 If agents took different decisions in a move, all go back to its start and repeat it with other random numbers
-(`Retry`).
+(`Retry`). They see it by the labels of their sums; or, where one accepted what another rejected, by the counts: of
+every chain either all have moved it or none.
 """
 
 from __future__ import annotations
@@ -73,20 +75,21 @@ class Moving:
         """Move with these programs from now on."""
         self.replicas, self.blank = replicas, jax.eval_shape(replicas.initial_state)
         self.words, self._moving = CommonWords(self.blank), CommonWords(self.blank, after_warmup=True)
+        self.num_counts = replicas.plan.num_chains if replicas.problem.private else 0
         self._found: bytes | None = None
 
     def moved(self, held: Held, move: int) -> tuple[Held, Buffers]:
         """A replica after a move that all agents made alike, adopted by all."""
-        replica, moved, buffers = held.replica, None, None
+        moved, buffers = None, None
         while True:
             try:
                 if moved is None:
-                    replica = self.together(move, replica)
-                    moved, buffers = self._run(replica, move)
+                    held = self.together(move, held)
+                    moved, buffers = self._run(held, move)
                 after = self.together(move + 1, moved)
                 assert buffers is not None  # its draw is the one that all adopted, not as this processor rounded it
-                adopted = buffers._replace(shared=np.asarray(after.shared)[None])
-                return held._replace(replica=after, retries=self.sums.settled.retries), adopted
+                adopted = buffers._replace(shared=np.asarray(after.replica.shared)[None])
+                return after._replace(retries=self.sums.settled.retries), adopted
             except Retry as retry:
                 if retry.draw < move:
                     raise SumError(
@@ -96,24 +99,28 @@ class Moving:
                 self.attempt = retry.attempt
                 moved = moved if retry.draw > move else None
 
-    def together(self, move: int, replica: Replica) -> Replica:
+    def together(self, move: int, held: Held) -> Held:
         """The root's replica at the start of a move, with this agent's own part; nothing to do if all have met."""
         if self._met == (self.sums.participants.epoch, move, self.attempt):
-            return replica
-        return self.adopted(move, replica, self.sums.participants.root)
+            return held
+        return self.adopted(move, held, self.sums.participants.root)
 
-    def adopted(self, move: int, replica: Replica, giver: int, digest: bytes = b"") -> Replica:
+    def adopted(self, move: int, held: Held, giver: int, digest: bytes = b"") -> Held:
         """The replica of one agent, adopted by all, with this agent's own part."""
-        sums = self.sums
+        sums, replica, which = self.sums, held.replica, self._moving if self._is_warm(move) else self.words
+        words, counts = which.of(replica), np.zeros(self.num_counts, np.uint64)
+        counts[: len(held.moved)] = held.moved
         sums.begin_draw(move, self.attempt, digest)
-        which = self._moving if self._is_warm(move) else self.words
-        words = which.of(replica)
-        adopted = sums.total(words if self.agent == giver else np.zeros_like(words))
+        total = sums.total(np.concatenate([words if self.agent == giver else np.zeros_like(words), counts]))
+        adopted, counts = np.split(total, [words.size])
+        if not np.isin(counts, (0, sums.num_agents)).all():
+            why = f"some agents accepted draw {move - 1:,} and others rejected it"
+            sums.waiting.repeat(move - 1, sums.label, why)
         if not np.array_equal(adopted, words):
             replica = which.adopted(replica, adopted)
         sums.starts_from(self._digest(move, replica, adopted))
-        self._met = (self.sums.participants.epoch, move, self.attempt)
-        return replica
+        self._met = (sums.participants.epoch, move, self.attempt)
+        return held._replace(replica=replica)
 
     def _is_warm(self, move: int) -> bool:
         """Whether all agents have adopted what the warm-up found, at the start of an earlier move."""
@@ -127,15 +134,17 @@ class Moving:
             self._found = hashlib.sha256(self.words.of(replica)[self._moving.size :].tobytes()).digest()
         return hashlib.sha256((self._found or b"") + adopted.tobytes()).digest()[:_DIGEST_BYTES]
 
-    def _run(self, replica: Replica, move: int) -> tuple[Replica, Buffers]:
+    def _run(self, held: Held, move: int) -> tuple[Held, Buffers]:
         """The compiled move; what stopped it inside a sum is raised as it was."""
         self._raised = None
         try:
-            return self.replicas.moved(replica, move, 1, self.attempt)
+            replica, buffers = self.replicas.moved(held.replica, move, 1, self.attempt)
         except Exception:
             if self._raised is not None:
                 raise self._raised from None
             raise
+        elsewhere = np.asarray(replica.log_density) != np.asarray(held.replica.log_density)
+        return held._replace(replica=replica, moved=tuple(elsewhere[: self.num_counts].tolist())), buffers
 
     def _total(self, words: np.ndarray) -> np.ndarray:
         """A sum over all agents, for the compiled program."""

@@ -187,13 +187,16 @@ class Waiting:
 
     def _disagree(self, label: Label, number: int) -> NoReturn:
         """Tell all to repeat this draw, since a neighbour took other decisions in it."""
-        why = f"agents {self.lines.agent} and {number} took different decisions in {label}"
-        self.lines.retries.add(label.draw, label.attempt)
+        self.repeat(label.draw, label, f"agents {self.lines.agent} and {number} took different decisions in {label}")
+
+    def repeat(self, draw: int, label: Label, why: str) -> NoReturn:
+        """Tell all to go back to the start of a draw, from where this node is."""
+        self.lines.retries.add(draw, label.attempt)
         self.lines.spread_retries()
-        draw = self._goes_back(label)
-        assert draw is not None
-        log.warning("%s: all repeat draw %d", why, draw)
-        raise Disagreement(draw, label.attempt + 1, why)
+        first = self._goes_back(label)
+        assert first is not None
+        log.warning("%s: all repeat draw %d", why, first)
+        raise Disagreement(first, label.attempt + 1, why)
 
     def _tell(self, label: Label, missing: Sequence[int]) -> None:
         """Say who is waited for, now and then."""

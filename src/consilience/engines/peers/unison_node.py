@@ -88,8 +88,9 @@ class UnisonNode(Member[SumWire]):
         self.run = run_identity(plan, settings)
         chains, num_shared = plan.num_chains, self.parameters.num_shared
         self._most_words = max(
-            self.moving.words.size, chains * (8 + num_shared), num_adopted(chains, num_shared), 1024 + chains
-        )
+            self.moving.words.size + self.moving.num_counts, chains * (8 + num_shared),
+            num_adopted(chains, num_shared), 1024 + chains,
+        )  # fmt: skip
         entries, longest = common_entries(plan, settings), 8 * (self._most_words + 16) + 1024
         self.wire = SumWire(settings.agent, self.run, self.members, entries, self.time, longest)
         self.wire.status, self.wire.told, self.wire.differs = self.status, self._hear, self._refuse_other
@@ -268,9 +269,9 @@ class UnisonNode(Member[SumWire]):
         self.members.count_present(who.present(self.plan.num_agents), who.step)
         self._make_sums()
         self._share_masks()
-        replica = self.moving.adopted(0, held.replica, who.source, who.digest())
-        self._take_part(who, replica)
-        held, self._places = Held(replica, (), who), {}
+        held = self.moving.adopted(0, Held(held.replica, (), who), who.source, who.digest())
+        self._take_part(who, held.replica)
+        self._places = {}
         self.whereabouts.arrive(0, who)
         for move in range(self.plan.burn_in):
             held, _ = self.moving.moved(held, move)
@@ -291,7 +292,7 @@ class UnisonNode(Member[SumWire]):
     def _share_masks(self) -> None:
         if self._masks is not None:
             who = self.participants
-            self._masks.share_with(who.partners(self.agent) if len(who.agents) > 1 else ())
+            self._masks.share_with(who.partners(self.agent) if len(who.agents) > 1 else (), who.digest())
 
     def _nothing(self) -> Buffers:
         """What no move leaves behind."""
@@ -311,8 +312,7 @@ class UnisonNode(Member[SumWire]):
         while True:
             assert self._current is not None
             try:
-                replica = self.moving.together(self._move(self.round), self._current.replica)
-                self._current = self._current._replace(replica=replica)
+                self._current = self.moving.together(self._move(self.round), self._current)
                 return int(self.moving.sums.total(np.array([not satisfied], np.uint64))[0]) == 0
             except Retry as retry:
                 self.moving.attempt = retry.attempt
