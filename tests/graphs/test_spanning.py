@@ -36,6 +36,7 @@ def test_the_tree_is_breadth_first_along_edges(graph):
             assert agent in tree.children[parent]
     assert sum(map(len, tree.children)) == graph.num_agents - 1
     assert num_hops(graph) == 2 * networkx.radius(whole)
+    assert num_hops(graph, "flood") == networkx.diameter(whole)
 
 
 def test_weights_do_not_matter():

@@ -64,14 +64,18 @@ def spanning_tree(graph: Graph) -> SpanningTree:
     return SpanningTree(root, tuple(parent), tuple(tuple(sorted(one)) for one in children), tuple(depth))
 
 
-def num_hops(graph: Graph) -> int:
-    """Hops of a sum: up the tree and down again.
+def num_hops(graph: Graph, summation: str | None = "tree") -> int:
+    """Hops of a sum: up the tree and down again; if parts are flooded, as far as the farthest two are apart.
 
-    >>> from consilience.graphs.families import star
-    >>> num_hops(star(20))
-    2
+    >>> from consilience.graphs.families import ring
+    >>> num_hops(ring(5)), num_hops(ring(5), "flood")
+    (4, 2)
     """
-    return 2 * spanning_tree(graph).height
+    if summation != "flood":
+        return 2 * spanning_tree(graph).height
+    from scipy.sparse.csgraph import shortest_path
+
+    return int(shortest_path(_adjacency(graph), directed=False, unweighted=True).max())
 
 
 def centre(graph: Graph) -> int:

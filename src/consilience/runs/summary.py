@@ -110,7 +110,7 @@ def in_unison(run: RunDirectory) -> dict[str, Any]:
     fractions = bfmi(energy).tolist()
     deepest = float((depth >= getattr(plan.sampler, "max_depth", np.inf)).mean())
     evaluations = measured["evaluations"].to_numpy()[0]
-    hops = num_hops(plan.graph)
+    hops = num_hops(plan.graph, plan.summation)
     every_sum, later = int(evaluations.sum()), int(drawn["evaluations"].to_numpy()[0].sum())
     return {
         **verdict_entries(run, rows, float(diverging.mean())),

@@ -98,7 +98,7 @@ class WarmUp:
         assert isinstance(plan.sampler, Corrected)
         self.problem, self.plan, self.sampler, self.network = problem, plan, plan.sampler, network
         self.parameters, self.num_shared = parameters, parameters.num_shared
-        self.budget = plan.burn_in - SETTLING_STEPS
+        self.budget, self.hops = plan.burn_in - SETTLING_STEPS, num_hops(plan.graph, plan.summation)
         here = len(network.agents)
         plain = identity(self.num_shared, here, parameters.size - self.num_shared)
         self.blank = in_coordinates(plan.sampler.whitening, plain)
@@ -366,7 +366,7 @@ class WarmUp:
     def _counted(self, stage: Stage, before: int) -> Stage:
         """With the sums that were made since."""
         made = self.network.sums - before
-        return stage._replace(sums=stage.sums + made, rounds=stage.rounds + made * num_hops(self.plan.graph))
+        return stage._replace(sums=stage.sums + made, rounds=stage.rounds + made * self.hops)
 
     def _recorded(self, stage: Stage, tuning: Tuning, window: Window) -> Stage:
         values = window.eigenvalues
