@@ -9,6 +9,7 @@ from consilience.kernel.curvature import largest_curvature
 from consilience.planning.checks import check, require_stable, revealed
 from consilience.theory import GaussianNetwork
 from tests.gaussian import regression
+from tests.hierarchical import wards
 
 
 def plan(graph=None, step_size=1e-4, consensus=0.1, temperature=1.0, num_steps=100):
@@ -108,6 +109,12 @@ def test_what_messages_and_sums_reveal_is_said(sampler, readable):
     assert ("masks" in found) == sampler.tunes_itself
     if sampler.tunes_itself:
         assert revealed(cs.Plan(graph=cs.graphs.path(2), sampler=sampler))[-1].level == "warning"
+
+
+def test_masks_are_no_promise_where_private_parameters_move_by_known_random_numbers():
+    plan = cs.Plan(graph=cs.graphs.path(3), sampler=cs.hmc())
+    assert [found.level for found in revealed(plan, regression([4, 5, 6]))] == ["ok"]
+    assert [found.level for found in revealed(plan, wards())] == ["ok", "warning"]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def check(target: Target, wishes: Wishes, as_json: Json = False) -> None:
         findings = checks.check(plan, problem)
         if all(finding.level != "error" for finding in findings):
             findings += errors_left(plan, problem)
-        results.append((plan, [*findings, *checks.revealed(plan)]))
+        results.append((plan, [*findings, *checks.revealed(plan, problem)]))
         if plan.study is not None and not as_json:
             study_display.print_study(plan)
     if as_json:

@@ -33,12 +33,12 @@ def check(plan: Plan, problem: Problem | None = None, curvature: float | None = 
     return [*found, *_private(plan, problem)] if problem is not None else found
 
 
-def revealed(plan: Plan) -> list[Finding]:
+def revealed(plan: Plan, problem: Problem | None = None) -> list[Finding]:
     """What nodes would learn of each other's data from messages, and from sums over the network."""
     if plan.num_agents == 1:
         return []
     if plan.is_unison:
-        return [_by_sums(plan, "a sum")]
+        return [_by_sums(plan, "a sum"), *_by_private(problem)]
     return [*_by_messages(plan), *([_by_sums(plan, "a sum of the warm-up")] if plan.sampler.tunes_itself else [])]
 
 
@@ -53,6 +53,14 @@ def _by_sums(plan: Plan, sum_: str) -> Finding:
     return Finding(
         "ok", "masks", f"between nodes, an agent's part of {sum_} is hidden; the sum itself is known to all"
     )
+
+
+def _by_private(problem: Problem | None) -> list[Finding]:
+    """What sums tell of single agents that move private parameters by random numbers that all know."""
+    if problem is None or not problem.private:
+        return []
+    message = "from many sums a patient member can compute what an agent's private parameters depend on, masks or not"
+    return [Finding("warning", "private parameters", message, "a model without them, if no agent may be told apart")]
 
 
 def _by_messages(plan: Plan) -> list[Finding]:

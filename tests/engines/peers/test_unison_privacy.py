@@ -2,6 +2,8 @@
 
 Three agents in memory, unmasked, do what a node does in a move: they adopt the root's replica and evaluate the
 log-density at a position. Everything they send is searched for the bits of what is theirs.
+
+What sums tell all the same is tried at the end: with private parameters a patient member can take them apart.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 
 import consilience as cs
 from consilience.engines.peers.held import CommonWords
@@ -18,7 +21,10 @@ from consilience.engines.peers.moving import OverNetwork
 from consilience.engines.peers.sums import Sums
 from consilience.engines.peers.transport import Handlers
 from consilience.engines.unison import Replicas
-from tests.hierarchical import sites
+from consilience.kernel.network_sums import NetworkSums
+from consilience.samplers.transitions.adaptation import first_adaptation
+from consilience.samplers.transitions.replica import Keys, Replica, evaluate_chains
+from tests.hierarchical import NOISE, PRIOR, SPREAD, sites
 
 SIZES, SHARED = (4, 9, 6), 0.71875
 GRAPH = cs.graphs.path(3)
@@ -110,3 +116,55 @@ def test_no_private_parameter_and_no_row_is_sent(problem):
 def test_a_program_that_sends_private_parameters_would_be_found(problem):
     agents, sent = everything_sent(problem, leaky=True)
     assert any(one in sent for agent in agents for one in bits(agent.private))
+
+
+def sums_of(statistics, seed, chains=4, moves=4):
+    """What all members see of some moves of HMC: energies, and gradients and positions of the shared parameter.
+
+    Args:
+        statistics: of each agent the number of its rows and their sum; there is no other in this model.
+        seed: of all random numbers, which is in the plan.
+    """
+    statistics = statistics.reshape(3, 2)
+
+    def one_agent(agent, position):
+        (count, total), level = statistics[agent], position.sum()
+        prior = position[0] ** 2 / (3 * PRIOR) + position[1] ** 2 / SPREAD
+        return 0.5 * (count * level**2 / NOISE + prior) - total * level / NOISE
+
+    each = jax.vmap(jax.vmap(jax.value_and_grad(one_agent, 1)), (None, 0))
+    agents, key, sampler = jnp.arange(3), jax.random.key(seed), cs.hmc()
+    network = NetworkSums(
+        lambda positions: each(agents, positions), 1, 3, lambda words: words, agents, jnp.ones((3, 1))
+    )
+    shared = jax.random.normal(jax.random.fold_in(key, 1), (chains, 1))
+    private = jax.random.normal(jax.random.fold_in(key, 2), (chains, 3, 1))
+    grid, _ = network.measure(shared, private)
+    found = evaluate_chains(network, grid, shared, private)
+    adaptation = first_adaptation(sampler, 1, (3, 1))._replace(step_size=jnp.asarray(0.15))
+
+    def move(state, number):
+        keys = Keys(jax.random.split(jax.random.fold_in(key, number), chains), jax.random.fold_in(key, -number))
+        state, facts = sampler.move(state, keys, network, False)
+        return state, jnp.stack([facts.energy, state.gradient[:, 0], state.shared[:, 0]])
+
+    state = Replica(shared, private, found.log_density, found.gradient, found.own_gradient, grid, adaptation)
+    return jax.lax.scan(move, state, jnp.arange(3, 3 + moves))[1].ravel()
+
+
+@pytest.mark.slow(reason="compiles moves of its own")
+def test_a_member_can_take_sums_apart_where_random_numbers_of_private_parameters_are_known(problem):
+    """The page on privacy says so: masks hide the parts of a sum, and not what many sums tell together."""
+    truth = np.array([[count, shard.sum()] for count, shard in zip(SIZES, problem.shards, strict=True)], float)
+
+    def taken_apart(seed):
+        found = scipy.optimize.least_squares(
+            lambda guess: np.asarray(sums(guess, seed)) - seen, np.tile([6.0, 0.0], 3), diff_step=1e-3
+        )
+        return found.x.reshape(3, 2)
+
+    with jax.enable_x64(True):
+        sums = jax.jit(sums_of)
+        seen = np.asarray(sums(truth.ravel(), 0))
+        np.testing.assert_allclose(taken_apart(0), truth, atol=1e-4)
+        assert np.abs(taken_apart(1) - truth).max() > 0.5, "the control: who does not know the seed"
