@@ -83,6 +83,8 @@ def test_a_remedy_speaks_of_divergences_and_of_agents_that_disagree():
     both = remedy(plan, [row(ess=40.0)], 0.2, True)
     assert "--target-acceptance" in both
     assert "bring agents together" in both
+    diverged = remedy(cs.Plan(graph=GRAPH, sampler=cs.nuts()), [row()], 0.2, False)
+    assert diverged.startswith("against draws that diverge, --target-acceptance"), "more draws would diverge as well"
     neither = remedy(plan, [row(ess=40.0)], 0.0, False)
     assert "--target-acceptance" not in neither
     assert "bring agents together" not in neither

@@ -157,7 +157,9 @@ def remedy(plan: Plan, rows: Iterable[Mapping[str, Any]], diverging: float, agen
         diverging: the share of draws that diverged.
         agents_disagree: whether R-hat across agents is too large.
     """
-    advice = [_longer(plan, min((row["ess"] for row in rows if row["ess"]), default=None))]
+    found, advice = list(rows), []
+    if shortcomings(found) or agents_disagree:  # not for divergences alone, of which there would be more
+        advice.append(_longer(plan, min((row["ess"] for row in found if row["ess"]), default=None)))
     if not plan.sampler.tunes_itself:
         tuning = (kind for kind, one in SAMPLERS.items() if one.tunes_by_default)
         fitting = next(kind for kind in tuning if plan.batch_size is None or not issubclass(SAMPLERS[kind], Unison))
