@@ -34,6 +34,8 @@ def made(monkeypatch):
     done = []
 
     def sampled(posterior, cell, request, where, show):
+        if METHODS[cell.method].has_graph:
+            cs.graphs.named(cell.graph, cell.num_agents)
         done.append(cell)
         if cell.method == "dula":
             raise DivergedError("agent 1 left all bounds")
@@ -135,6 +137,25 @@ def test_cells_with_the_same_draws_are_one_run(made, tmp_path):
     start_table(request(posteriors=(SCHOOLS,), methods=("nuts",), graphs=("barbell",)), path)
     assert complete(path)["num_cells"] == 17
     assert len(made) == 9
+
+
+def test_a_family_that_has_no_graph_of_so_few_agents_stops_nothing(made, tmp_path):
+    start_table(request(methods=("nuts", "kinetic"), graphs=("ring", "watts-strogatz")), tmp_path / "table")
+    rows = {(row["method"], row["graph"]): row["failed"] for row in complete(tmp_path / "table")["results"]}
+    assert [cell.graph for cell in made] == ["ring", "ring"]
+    for method in ("nuts", "kinetic"):
+        assert rows[method, "ring"] is None
+        assert "needs fewer neighbours than agents" in rows[method, "watts-strogatz"]
+
+
+def test_what_failed_is_made_again_if_its_result_is_deleted_though_other_graphs_failed_alike(made, tmp_path):
+    path, cells = tmp_path / "table", f"cells/{SURVEY}"
+    start_table(request(methods=("dula",), graphs=("ring", "path")), path)
+    assert [row["failed"] is None for row in complete(path)["results"]] == [False, False]
+    assert len(made) == 1  # with two agents they are the same graph
+    (path / cells / "dula-ring-natural-2" / "result.json").unlink()
+    complete(path)
+    assert [cell.graph for cell in made] == ["ring", "ring"]
 
 
 def test_a_cell_that_takes_too_long_has_failed_and_the_others_are_made(made, monkeypatch, tmp_path):
