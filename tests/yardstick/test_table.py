@@ -10,6 +10,8 @@ import pytest
 import consilience as cs
 from consilience import posteriors
 from consilience.errors import DivergedError, InputError, Interrupted, RunError
+from consilience.reports.theme import drawn
+from consilience.reports.yardstick_figures import rounds_and_errors
 from consilience.yardstick import METHODS, Request, complete_table, limits, start_table, table, write_page
 from tests.cli.test_commands import call, error_of
 
@@ -235,22 +237,41 @@ def test_cells_of_one_table_are_alike(tmp_path):
 
 def test_the_page_sorts_and_leads_to_the_runs(made, tmp_path):
     path = tmp_path / "table"
-    start_table(request(), path)
+    start_table(request(methods=("pooled", "nuts", "dula", "one-shot"), splits=("natural", "random")), path)
     complete(path)
+    cell = f"cells/{SURVEY}/{{}}".format
+    for name in ("natural", "random"):
+        (path / cell(f"nuts-ring-{name}-2") / "run").mkdir()
+        (path / cell(f"nuts-ring-{name}-2") / "run" / "summary.json").write_text("{}")
+    (path / cell("nuts-ring-natural-2") / "run" / "report.html").write_text("")
     page = write_page(path).read_text()
     assert "<table data-sorts>" in page
     assert "addEventListener" in page
-    of_nuts = f"cells/{SURVEY}/nuts-ring-natural-2"
-    assert f'<a href="{of_nuts}/result.json">' in page
-    assert f'<a href="cells/{SURVEY}/dula-ring-natural-2/result.json">' in page
+    links = ["nuts-ring-natural-2/run/report.html", "nuts-ring-random-2/run/summary.json"]
+    links += ["pooled-none-none-1/result.json", "dula-ring-natural-2/result.json"]  # which have no run
+    assert all(f'<a href="{cell(place)}">' in page for place in links)
     assert "agent 1 left all bounds" in page
-    for heading in ("least sd", "bytes/square", "gradients/square", "warm-up rounds", "seconds", "outcome"):
+    assert ">What failed, and why</h2>" in page
+    for heading in (
+        "on target",
+        "worst parameter",
+        "least sd",
+        "bytes/square",
+        "warm-up rounds",
+        "seconds",
+        "outcome",
+    ):
         assert f">{heading}</th>" in page
-    assert {file.name for file in (path / "figures").iterdir()} == {"errors.png", "rounds.png"}
-    (path / of_nuts / "run").mkdir()
-    for better in ("summary.json", "report.html"):
-        (path / of_nuts / "run" / better).write_text("{}")
-        assert f'<a href="{of_nuts}/run/{better}">' in write_page(path).read_text()
+    figures = {file.name for file in (path / "figures").iterdir()}
+    assert figures == {"errors-natural.png", "errors-random.png", "rounds.png"}
+
+
+def test_figures_follow_the_theme_of_the_page():
+    row = {**ROW, "posterior": SURVEY, "method": "nuts", "failed": None, "num_agents": 2}
+    drawing = drawn(rounds_and_errors([row], list(METHODS)), "rounds")
+    assert "var(--ink)" in drawing
+    for fixed in ("#ffffff", "#000000"):
+        assert fixed not in drawing
 
 
 @pytest.mark.parametrize(
