@@ -13,6 +13,7 @@ from consilience.errors import DivergedError, InputError, Interrupted, RunError
 from consilience.reports.theme import drawn
 from consilience.reports.yardstick_figures import rounds_and_errors
 from consilience.yardstick import METHODS, Request, complete_table, limits, start_table, table, write_page
+from consilience.yardstick.page import errors_table
 from tests.cli.test_commands import call, error_of
 
 SCHOOLS, SURVEY = "eight_schools-eight_schools_noncentered", "mesquite-logmesquite"
@@ -264,6 +265,18 @@ def test_the_page_sorts_and_leads_to_the_runs(made, tmp_path):
         assert f">{heading}</th>" in page
     figures = {file.name for file in (path / "figures").iterdir()}
     assert figures == {"errors-natural.png", "errors-random.png", "rounds.png"}
+
+
+def test_the_terminal_has_the_worst_error_of_each_method_on_each_posterior():
+    good = {**ROW, "posterior": SURVEY, "method": "nuts", "failed": None, "on_target": True}
+    rows = [
+        good, {**good, "graph": "star", "mean_error": 0.031}, {**good, "method": "kinetic"},
+        {**good, "method": "kinetic", "mean_error": 12.3, "on_target": False}, {**good, "posterior": SCHOOLS},
+        {**good, "posterior": SCHOOLS, "method": "kinetic", "failed": "it diverged", "on_target": False},
+    ]  # fmt: skip
+    table = errors_table([*rows, {**good, "method": "pooled"}])
+    assert table.header == ("posterior", "pooled", "nuts", "kinetic")
+    assert table.body == ((SURVEY, "0.02*", "0.03*", "12 "), (SCHOOLS, "–", "0.02*", "failed"))
 
 
 def test_figures_follow_the_theme_of_the_page():

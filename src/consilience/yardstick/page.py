@@ -111,13 +111,25 @@ def _short(error: float) -> str:
     return f"{error:.3f}" if error < 10 else f"{error:,.1f}"
 
 
-def short_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    """What a terminal has room for."""
-    wanted = (
-        "posterior", "method", "graph", "split", "on target", "mean error", "least sd", "largest sd", "converged",
-        "ESS mean", "rounds/draw", "gradients/draw",
-    )  # fmt: skip
-    return rows([_readable(row) for row in found], {title: _COLUMNS[title] for title in wanted})
+def errors_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """What a terminal has room for: the largest error of a mean, by posteriors and methods."""
+    names = list(dict.fromkeys(row["posterior"] for row in found))
+    there = [method for method in METHODS if any(row["method"] == method for row in found)]
+    body = [
+        (name, *(_worst([row for row in found if (row["posterior"], row["method"]) == (name, one)]) for one in there))
+        for name in names
+    ]
+    return Table(("posterior", *there), tuple(body))
+
+
+def _worst(own: Sequence[Mapping[str, Any]]) -> str:
+    """Of some cells, with a star if all are on target."""
+    if not own or any(row["failed"] for row in own):
+        return "failed" if own else "–"
+    error = max(row["mean_error"] for row in own)
+    return (f"{error:.2f}" if error < 10 else f"{error:,.0f}") + (
+        "*" if all(row["on_target"] for row in own) else " "
+    )
 
 
 def targets_table(summary: Mapping[str, Any]) -> Table:
