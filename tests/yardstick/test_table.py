@@ -9,46 +9,9 @@ import pytest
 
 import consilience as cs
 from consilience import posteriors
-from consilience.errors import DivergedError, InputError, Interrupted, RunError
-from consilience.yardstick import METHODS, Request, complete_table, limits, start_table, table, write_page
-from tests.cli.test_commands import call, error_of
-
-SCHOOLS, SURVEY = "eight_schools-eight_schools_noncentered", "mesquite-logmesquite"
-ROW = {
-    "mean_error": 0.02, "mean_error_beyond_noise": 0.0, "worst_parameter": "mu", "sd_ratio_smallest": 0.99,
-    "sd_ratio_largest": 1.02, "sd_error_beyond_noise": 0.0, "tail_error": 0.01, "ess_mean": 6000.0,
-    "ess_square": 5500.0, "rounds_per_effective_mean": 20.0, "rounds_per_effective_square": 22.0,
-    "bytes_per_effective_mean": 800.0, "gradients_per_effective_mean": 5.0, "rounds": 9000, "warmup_rounds": 700,
-    "divergences": 0, "converged": True, "verdict": "Converged", "sampler": "a sampler", "chains": 4, "draws": 2000,
-    "run": "run",
-}  # fmt: skip
-
-
-def request(**given):
-    return Request.of(**{"posteriors": (SURVEY,), "methods": ("nuts", "dula", "one-shot"), **given})
-
-
-@pytest.fixture
-def made(monkeypatch):
-    """The cells that were made, by a sampler that takes no time and fails for D-ULA."""
-    done = []
-
-    def sampled(posterior, cell, request, where, show):
-        done.append(cell)
-        if cell.method == "dula":
-            raise DivergedError("agent 1 left all bounds")
-        return ROW
-
-    monkeypatch.setattr(table, "sampled", sampled)
-    monkeypatch.setattr(table, "combined", sampled)
-    return done
-
-
-def complete(path, begun=None):
-    def announce(missing):
-        return lambda number, cell: None if begun is None else begun(number, cell)
-
-    return complete_table(path, lambda plan: None, announce)
+from consilience.errors import InputError, Interrupted, RunError
+from consilience.yardstick import limits, start_table, table
+from tests.yardstick.made_up import ROW, SCHOOLS, SURVEY, complete, request
 
 
 def test_cells_have_a_graph_and_a_split_only_where_these_matter():
@@ -137,6 +100,25 @@ def test_cells_with_the_same_draws_are_one_run(made, tmp_path):
     assert len(made) == 9
 
 
+def test_a_family_that_has_no_graph_of_so_few_agents_stops_nothing(made, tmp_path):
+    start_table(request(methods=("nuts", "kinetic"), graphs=("ring", "watts-strogatz")), tmp_path / "table")
+    rows = {(row["method"], row["graph"]): row["failed"] for row in complete(tmp_path / "table")["results"]}
+    assert [cell.graph for cell in made] == ["ring", "ring"]
+    for method in ("nuts", "kinetic"):
+        assert rows[method, "ring"] is None
+        assert "needs fewer neighbours than agents" in rows[method, "watts-strogatz"]
+
+
+def test_what_failed_is_made_again_if_its_result_is_deleted_though_other_graphs_failed_alike(made, tmp_path):
+    path, cells = tmp_path / "table", f"cells/{SURVEY}"
+    start_table(request(methods=("dula",), graphs=("ring", "path")), path)
+    assert [row["failed"] is None for row in complete(path)["results"]] == [False, False]
+    assert len(made) == 1  # with two agents they are the same graph
+    (path / cells / "dula-ring-natural-2" / "result.json").unlink()
+    complete(path)
+    assert [cell.graph for cell in made] == ["ring", "ring"]
+
+
 def test_a_cell_that_takes_too_long_has_failed_and_the_others_are_made(made, monkeypatch, tmp_path):
     def endless(posterior, cell, request, where, show):
         deadline = time.monotonic() + 60
@@ -210,74 +192,6 @@ def test_cells_of_one_table_are_alike(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match="holds no table"):
         start_table(request(), tmp_path)
-
-
-def test_the_page_sorts_and_leads_to_the_runs(made, tmp_path):
-    path = tmp_path / "table"
-    start_table(request(), path)
-    complete(path)
-    page = write_page(path).read_text()
-    assert "<table data-sorts>" in page
-    assert "addEventListener" in page
-    of_nuts = f"cells/{SURVEY}/nuts-ring-natural-2"
-    assert f'<a href="{of_nuts}/result.json">' in page
-    assert f'<a href="cells/{SURVEY}/dula-ring-natural-2/result.json">' in page
-    assert "agent 1 left all bounds" in page
-    for heading in ("least sd", "bytes/square", "gradients/square", "warm-up rounds", "seconds", "outcome"):
-        assert f">{heading}</th>" in page
-    assert {file.name for file in (path / "figures").iterdir()} == {"errors.png", "rounds.png"}
-    (path / of_nuts / "run").mkdir()
-    for better in ("summary.json", "report.html"):
-        (path / of_nuts / "run" / better).write_text("{}")
-        assert f'<a href="{of_nuts}/run/{better}">' in write_page(path).read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["posteriordb", "--posterior", "kidiq"], "unknown posterior 'kidiq': did you mean"),
-        (["posteriordb", "--sampler", "nuts"], "--sampler is not for posteriordb"),
-        (["posteriordb", "--draws", "100"], "--draws is not for posteriordb"),
-        (["posteriordb", "--engine", "peers"], "--engine is not for posteriordb"),
-        (["gmm", "--quick"], "--quick is for posteriordb, not for gmm"),
-        (["gmm", "--posterior", "arK-arK"], "--posterior is for posteriordb"),
-    ],
-)
-def test_options_that_do_not_belong_together_are_refused(arguments, words):
-    assert words in error_of("run", *arguments)
-
-
-@pytest.mark.slow(reason="samples a posterior by six methods, with the processes of users")
-def test_the_quick_table_of_one_posterior_from_the_command_line(tmp_path):
-    """A third of the mothers' scores each: the agents' subposteriors are proper and do not fit together."""
-    path = tmp_path / "table"
-    wanted = ["--quick", "--posterior", "kidiq-kidscore_momiq", "--graph", "ring,complete", "--out", path]
-    done = call("run", "posteriordb", *wanted)
-    assert done.stdout.strip().splitlines()[-1] == f"Report: {path / 'report.html'}"
-    summary = json.loads((path / "summary.json").read_text())
-    assert (summary["budget"], summary["num_failed"], summary["num_false_verdicts"]) == (20_000, 0, 0)
-    rows = {(row["method"], row["graph"]): row for row in summary["results"]}
-    over_ring = {method: row for (method, graph), row in rows.items() if graph != "complete"}
-    assert list(over_ring) == ["pooled", "nuts", "kinetic", "dula", "consensus", "one-shot"]
-    for method in ("pooled", "nuts", "kinetic"):
-        assert over_ring[method]["on_target"]
-        assert over_ring[method]["converged"]
-        assert over_ring[method]["ess_mean"] > 5_000
-    assert over_ring["kinetic"]["divergences"] is None
-    (short,) = summary["not_converged"]
-    assert short.startswith("cells/kidiq-kidscore_momiq/dula-")
-    assert f"Warning: Not converged: 1 of 6 runs ({short}). What to do: " in done.stderr
-    assert not over_ring["dula"]["on_target"]  # far too few rounds in coordinates of such units
-    assert (over_ring["dula"]["rounds"], over_ring["dula"]["warmup_rounds"]) == (20_000, 10_000)  # of `suggest`
-    for method in ("consensus", "one-shot"):
-        assert over_ring[method]["mean_error"] > 0.3
-        assert over_ring[method]["converged"] is None
-    assert all(row["seconds"] > 0 for row in rows.values())
-    for method in ("nuts", "kinetic", "dula"):  # a ring of three is complete: one run
-        assert {**rows[method, "complete"], "graph": "ring"} == rows[method, "ring"]
-    again = call("run", "posteriordb", *wanted, "--json")
-    assert json.loads(again.stdout)["results"] == summary["results"]
-    assert set(over_ring) <= set(METHODS)
 
 
 @pytest.mark.slow(reason="samples the same problem over two graphs")

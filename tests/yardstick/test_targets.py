@@ -61,6 +61,8 @@ def test_nuts_must_be_on_target_everywhere():
     assert outcomes([*rows[1:], {**rows[0], "on_target": False}])["nuts"] == "missed"
     assert outcomes([{**rows[0], "on_target": False}])["nuts"] == "missed"
     assert "39 of 39 measured, of 40" in findings(rows[1:], 5)[0].found
+    by_others = [{**row, "num_agents": 9} for row in rows if row["split"] == "random"]
+    assert outcomes([*rows[1:], *by_others])["nuts"] == "open"  # one is still lacking
 
 
 def test_kinetic_must_be_on_target_for_four_posteriors_of_five_on_the_ring():

@@ -109,9 +109,13 @@ def report(path: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({**summary, "run": str(path), "report": str(page)}, indent=2))
         return
-    from consilience.yardstick.page import short_table, targets_table
+    from consilience.yardstick.page import errors_table, targets_table
 
-    display.print_table(short_table(summary["results"]))
+    typer.echo(
+        "Largest error of a mean in standard deviations, of several graphs and splits the worst (*: on target)\n"
+    )
+    display.print_table(errors_table(summary["results"]))
+    typer.echo()
     display.print_table(targets_table(summary))
     typer.echo(f"\n{summary['verdict']}\nReport: {page}")
 

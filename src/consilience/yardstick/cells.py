@@ -23,7 +23,8 @@ _QUICK_POSTERIORS = (
     "mesquite-logmesquite",
 )
 _QUICK_METHODS = ("pooled", "nuts", "kinetic", "dula", "consensus", "one-shot")
-_NO_GRAPH = "none"
+NOWHERE = "none"
+"""Stands for the graph, or the split, of a cell that has none."""
 
 
 class Cell(NamedTuple):
@@ -49,7 +50,7 @@ class Cell(NamedTuple):
     @property
     def place(self) -> str:
         """Method, graph and split in words, without the posterior."""
-        said = [self.method, *(one for one in (self.graph, self.split) if one != _NO_GRAPH)]
+        said = [self.method, *(one for one in (self.graph, self.split) if one != NOWHERE)]
         return ", ".join(said)
 
 
@@ -106,11 +107,11 @@ class Request(Record):
             natural = _natural_agents(name)
             for method in self.methods:
                 kind = METHODS[method]
-                for split in self.splits if kind.has_agents else (_NO_GRAPH,):
-                    agents = 1 if split == _NO_GRAPH else natural
+                for split in self.splits if kind.has_agents else (NOWHERE,):
+                    agents = 1 if split == NOWHERE else natural
                     if split == "random" and self.num_agents is not None:
                         agents = self.num_agents
-                    for graph in self.graphs if kind.has_graph else (_NO_GRAPH,):
+                    for graph in self.graphs if kind.has_graph else (NOWHERE,):
                         yield Cell(name, method, graph, split, agents)
 
 

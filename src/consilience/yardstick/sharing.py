@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from consilience import graphs
+from consilience.errors import GraphError
 from consilience.graphs.spanning import num_hops
 from consilience.yardstick.cells import Cell
 from consilience.yardstick.methods import METHODS
@@ -29,9 +30,13 @@ def source_of_draws(cell: Cell) -> Hashable:
     2
     """
     kind = METHODS[cell.method]
-    depends = kind.has_graph and not kind.in_unison
-    network = graphs.named(cell.graph, cell.num_agents) if depends else None
-    return (cell._replace(graph=""), network)
+    if not kind.has_graph:
+        return cell
+    try:
+        network = graphs.named(cell.graph, cell.num_agents)
+    except GraphError:  # a family may have none of so few agents: the cell fails by itself, and stays in the table
+        return cell
+    return (cell._replace(graph=""), None if kind.in_unison else network)
 
 
 def over_its_graph(row: Mapping[str, Any], cell: Cell) -> dict[str, Any]:

@@ -69,7 +69,8 @@ def complete_table(path: Path, show: ShowRun, announce: Callable[[list[Cell]], A
     """
     request = _requests(path)[-1]
     missing = [cell for cell in _cells(path) if not _result(path, cell).is_file()]
-    known = {source_of_draws(cell): cell for cell in _cells(path) if cell not in missing}
+    done = [cell for cell in _cells(path) if cell not in missing]
+    known = {source_of_draws(cell): cell for cell in done if read_json(_result(path, cell))["failed"] is None}
     begin = announce(missing)
     for number, cell in enumerate(missing):
         begin(number, cell)
