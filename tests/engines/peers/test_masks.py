@@ -4,6 +4,7 @@ import stat
 import threading
 from dataclasses import replace
 
+import networkx
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -82,11 +83,13 @@ def test_masks_that_do_not_cancel_are_noticed_by_all(replicas, algorithm):  # no
 
 
 def test_partners_are_symmetric_connected_and_enough():
+    """Also without any one of them: otherwise that one could unmask the sum of a group, which hides from it alone."""
     for graph in (cs.graphs.ring(50), cs.graphs.star(40), cs.graphs.path(21), cs.graphs.barbell(31)):
         found = partners(graph)
         assert all(i in found[j] for i in range(graph.num_agents) for j in found[i])
         assert min(map(len, found)) >= LEAST_PARTNERS
-        cs.graphs.from_edges(graph.num_agents, [(i, j) for i, near in enumerate(found) for j in near])  # connected
+        assert networkx.is_biconnected(networkx.Graph([(i, j) for i, near in enumerate(found) for j in near]))
+    assert not networkx.is_biconnected(networkx.Graph(graph.edges.tolist())), "the control: neighbours alone"
     assert partners(cs.graphs.path(ALL_PARTNERS))[0] == tuple(range(1, ALL_PARTNERS))
 
 

@@ -56,8 +56,10 @@ class Masks:
 def partners(graph: Graph) -> list[tuple[int, ...]]:
     """Who shares a secret with whom: all with all, or in a large network at least four each.
 
-    Neighbours are partners; an agent with fewer than four chooses the next numbers after its own, and is a partner of
-    those. As the graph is connected, so are partners: no group's sum is seen but that of all.
+    Neighbours are partners, and so are agents whose numbers follow each other, the last and the first too; an agent
+    with fewer than four chooses the next numbers after its own, and is a partner of those. In the ring of numbers any
+    group has a partner outside besides the one that it reports to, if there is anybody else: so nobody sees the sum
+    of a group, such as one behind a bridge.
 
     >>> from consilience.graphs import ring
     >>> partners(ring(5))[0], partners(ring(100))[7]
@@ -67,7 +69,8 @@ def partners(graph: Graph) -> list[tuple[int, ...]]:
     if graph.num_agents <= ALL_PARTNERS:
         return [tuple(j for j in range(graph.num_agents) if j != i) for i in range(graph.num_agents)]
     found: list[set[int]] = [set() for _ in range(graph.num_agents)]
-    for i, j in graph.edges.tolist():
+    following_numbers = [(i, (i + 1) % graph.num_agents) for i in range(graph.num_agents)]
+    for i, j in [*graph.edges.tolist(), *following_numbers]:
         found[i].add(j)
         found[j].add(i)
     wanted = [(i, set(near)) for i, near in enumerate(found) if len(near) < LEAST_PARTNERS]
