@@ -12,11 +12,13 @@ import numpy as np
 
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.mailbox import AHEAD
-from consilience.engines.peers.sum_messages import UNKNOWN, Phase, SumMessage
+from consilience.engines.peers.sum_messages import Phase, SumMessage
 from consilience.errors import SumError
 
 RESULTS = (Phase.TOTAL, Phase.ADOPT)
 """Phases whose words are the same whoever sends them."""
+_NOTHING: dict[Phase, dict[int, SumMessage]] = {}
+_NOBODY: dict[int, SumMessage] = {}
 
 
 class SumInbox:
@@ -32,7 +34,7 @@ class SumInbox:
         self._clock = clock
         self._number = 0
         self._over: Callable[[], bool] | None = None  # what is waited for, while somebody waits
-        self._kept: dict[int, dict[tuple[Phase, int], SumMessage]] = {}
+        self._kept: dict[int, dict[Phase, dict[int, SumMessage]]] = {}
         self.latest = dict.fromkeys(neighbours, -1)
         """The latest number that was heard of each neighbour."""
         self.failure: SumError | None = None
@@ -46,11 +48,11 @@ class SumInbox:
                 self.latest[message.sender] = max(self.latest[message.sender], number)
             if number < self._number:
                 return
-            kept = self._kept.setdefault(number, {})
-            key = phase, 0 if phase in RESULTS else message.origin if phase == Phase.FLOOD else message.sender
-            other = kept.setdefault(key, message)
+            kept = self._kept.setdefault(number, {}).setdefault(phase, {})
+            who = 0 if phase in RESULTS else message.origin if phase == Phase.FLOOD else message.sender
+            other = kept.setdefault(who, message)
             if phase == Phase.AT:
-                kept[key] = message
+                kept[who] = message
             elif other is not message:
                 self._compare(other, message)
             if len(self._kept) > 2 * AHEAD:
@@ -76,17 +78,17 @@ class SumInbox:
 
     def result(self, phase: Phase) -> SumMessage | None:
         """The result of the operation that has begun, if somebody told it."""
-        return self._kept.get(self._number, {}).get((phase, 0))
+        return self._kept.get(self._number, _NOTHING).get(phase, _NOBODY).get(0)
 
     def of_phase(self, phase: Phase) -> dict[int, SumMessage]:
         """What was heard in a phase of the operation that has begun, by sender (flooded parts: by origin)."""
         with self.changed:
-            return {who: one for (kind, who), one in self._kept.get(self._number, {}).items() if kind == phase}
+            return dict(self._kept.get(self._number, _NOTHING).get(phase, _NOBODY))
 
     def heard(self) -> list[SumMessage]:
         """All that was heard about the operation that has begun."""
         with self.changed:
-            return list(self._kept.get(self._number, {}).values())
+            return [one for kept in self._kept.get(self._number, _NOTHING).values() for one in kept.values()]
 
     def passed_by(self) -> bool:
         """Whether a neighbour is beyond the operation that has begun: what is missing will not come by itself."""
@@ -119,8 +121,3 @@ def kind_of(message: SumMessage) -> int:
 def size_of(message: SumMessage) -> int:
     """How many words the operation has that a message speaks about."""
     return int(message.words[1]) if message.phase == Phase.AT else message.words.size
-
-
-def is_about(message: SumMessage) -> bool:
-    """Whether a message says which operation it is about."""
-    return kind_of(message) != UNKNOWN

@@ -47,6 +47,21 @@ class Answer(NamedTuple):
     """Whether it answered at all."""
 
 
+class Standing(NamedTuple):
+    """Where a node is in the network's operations."""
+
+    label: Label
+    kind: int = UNKNOWN
+    """Of the operation, if it has begun."""
+    size: int = 0
+    digest: bytes = b""
+
+    def message(self, agent: int, durable: int) -> SumMessage:
+        """It as a message."""
+        words = np.array([self.kind, self.size], np.uint64)
+        return SumMessage(agent, Phase.AT, self.label, words, self.digest, durable, agent)
+
+
 class SumLines:
     """A node's lines to its neighbours.
 
@@ -80,7 +95,7 @@ class SumLines:
         self.part: SumMessage | None = None
         """What this node last sent its parent."""
         self.parent: int | None = None
-        self.at = SumMessage(agent, Phase.AT, Label(epoch, 0, 0, 0), np.array([UNKNOWN, 0], np.uint64))
+        self.at = Standing(Label(epoch, 0, 0, 0))
         """Where this node is: every operation before is complete and in the log."""
         self.durable_everywhere = 0
         """Every agent has a checkpoint past this number."""
@@ -102,7 +117,7 @@ class SumLines:
         transport = self.transport
         if transport is None or not messages or not neighbours:
             return
-        content = join(self.codec.encode(one._replace(sender=self.agent)) for one in messages)
+        content = join([self.codec.encode(one, self.agent) for one in messages])
         for number in neighbours:
             self.counts["sent"] += 1
             self.counts["bytes_sent"] += len(content)
@@ -213,7 +228,7 @@ class SumLines:
         """Answer a neighbour; `None` if the question is none of these."""
         if what == QUESTION:
             statements = [] if self.census is None else self.census.statements()
-            return join(self.codec.encode(one.message()._replace(sender=self.agent)) for one in statements)
+            return join(self.codec.encode(one.message(), self.agent) for one in statements)
         kind, _, word = what.partition("/")
         if kind not in ("totals", "part") or not (word.isascii() and word.isdigit() and len(word) < _LONGEST_NUMBER):
             return None
@@ -222,7 +237,7 @@ class SumLines:
             log.error("agent %d is asked for a total that it no longer has (%d)", self.agent, number)
             return GONE
         durable = self.durable_everywhere
-        said = [at._replace(durable=min(durable, at.label.number))]
+        said = [at.message(self.agent, min(durable, at.label.number))]
         if len(self.retries.draws) > Label.of(self.epoch, number).attempt:
             said.append(self._repeated())
         said += [one._replace(durable=min(durable, one.label.number)) for one in self.log.since(number)]
@@ -231,4 +246,4 @@ class SumLines:
             part = self.part
             if kind == "part" and part is not None and part.label.number == number and self.parent is not None:
                 self.send(self.parent, [part])
-        return join(self.codec.encode(one._replace(sender=self.agent)) for one in said)
+        return join(self.codec.encode(one, self.agent) for one in said)

@@ -54,6 +54,7 @@ class Phase(IntEnum):
     """What an agent says about its neighbours, before an epoch begins: version, step, and whom it has lost."""
 
 
+_PHASES = tuple(Phase)
 UNKNOWN = int(Phase.AT)
 """In `AT`, the kind of an operation that has not begun."""
 
@@ -156,12 +157,21 @@ class SumCodec:
         """Bytes that a message has at most."""
         return 4 + LONGEST_HEADER + 8 * max(self.most_words, MOST_ATTEMPTS, 2 + self.num_agents)
 
-    def encode(self, message: SumMessage) -> bytes:
-        """A message as bytes."""
+    @cached_property
+    def _sizes(self) -> list[tuple[int, int]]:
+        """The fewest and the most words of a message in each phase."""
+        special = {
+            Phase.AT: (2, 2), Phase.RETRY: (0, MOST_ATTEMPTS), Phase.CENSUS: (2, 2 + self.num_agents),
+        }  # fmt: skip
+        return [special.get(phase, (0, self.most_words)) for phase in _PHASES]
+
+    def encode(self, message: SumMessage, sender: int | None = None) -> bytes:
+        """A message as bytes; who passes on another's is its `sender`."""
         label, words = message.label, np.ascontiguousarray(message.words, "<u8")
         header = msgspec.msgpack.encode(
             _Header(
-                VERSION, self.run, message.sender, message.origin, message.phase, label.epoch, label.number,
+                VERSION, self.run, message.sender if sender is None else sender, message.origin, message.phase,
+                label.epoch, label.number,
                 message.durable, message.digest, words.size,
             )
         )  # fmt: skip
@@ -181,7 +191,7 @@ class SumCodec:
         if behind != 8 * header.size:
             return Rejected(f"it holds {behind:,} bytes behind its header, expected {8 * header.size:,}")
         words = np.frombuffer(content, "<u8", header.size, 4 + length)
-        phase = Phase(header.phase)
+        phase = _PHASES[header.phase]
         if phase == Phase.RETRY and words.size and int(words.max()) >= MOST_DRAWS:
             return Rejected("it repeats draws that are none")
         if phase == Phase.CENSUS and (int(words[1]) >= MOST_DRAWS or (words[2:] >= self.num_agents).any()):
@@ -201,7 +211,7 @@ class SumCodec:
             return Rejected("it belongs to another run", other_run=True)
         if header.sender != sender:
             return Rejected(f"agent {sender} sent it in the name of agent {header.sender}")
-        if not 0 <= header.phase < len(Phase):
+        if not 0 <= header.phase < len(_PHASES):
             return Rejected(f"its phase {header.phase} is none")
         if not 0 <= header.origin < self.num_agents:
             return Rejected(f"its origin {header.origin} is no agent")
@@ -211,9 +221,7 @@ class SumCodec:
             return Rejected(f"its durable number {header.durable} is not before its number {header.number}")
         if len(header.digest) > LONGEST_DIGEST:
             return Rejected(f"its digest has {len(header.digest)} bytes, {LONGEST_DIGEST} at most")
-        limits = {Phase.AT: 2, Phase.RETRY: MOST_ATTEMPTS, Phase.CENSUS: 2 + self.num_agents}
-        most = limits.get(Phase(header.phase), self.most_words)
-        least = 2 if header.phase in (Phase.AT, Phase.CENSUS) else 0
+        least, most = self._sizes[header.phase]
         if not least <= header.size <= most:
             return Rejected(f"it announces {header.size} words, {most:,} at most")
         return None

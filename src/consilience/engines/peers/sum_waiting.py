@@ -14,9 +14,9 @@ from typing import NamedTuple, NoReturn
 
 from consilience.engines.peers.clock import Clock
 from consilience.engines.peers.membership import names
-from consilience.engines.peers.sum_inbox import is_about, kind_of, size_of
+from consilience.engines.peers.sum_inbox import kind_of, size_of
 from consilience.engines.peers.sum_lines import Answer, SumLines
-from consilience.engines.peers.sum_messages import Label, Phase, SumMessage
+from consilience.engines.peers.sum_messages import UNKNOWN, Label, Phase, SumMessage
 from consilience.errors import Disagreement, NewEpoch, Retry, Stopped, SumError
 
 log = logging.getLogger("consilience.peers")
@@ -169,9 +169,10 @@ class Waiting:
         own, (phase, label, digest, size) = self.lines.agent, operation
         for message in self.lines.inbox.heard():
             sender = message.sender
-            if sender == own or not is_about(message):
+            kind = kind_of(message)
+            if sender == own or kind == UNKNOWN:
                 continue
-            if kind_of(message) != phase:
+            if kind != phase:
                 self._disagree(label, sender)
             if message.digest != digest:
                 raise SumError(

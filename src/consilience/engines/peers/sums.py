@@ -27,7 +27,7 @@ from consilience.engines.peers.census import Census
 from consilience.engines.peers.clock import Clock, SteadyClock
 from consilience.engines.peers.participants import Participants
 from consilience.engines.peers.sum_checks import NUM_CHECKS, require_words, with_checks, without_checks
-from consilience.engines.peers.sum_lines import SumLines
+from consilience.engines.peers.sum_lines import Standing, SumLines
 from consilience.engines.peers.sum_messages import LONGEST_DIGEST, UNKNOWN, Label, Phase, SumCodec, SumMessage
 from consilience.engines.peers.sum_waiting import Operation, Waiting
 from consilience.engines.peers.transport import Transport
@@ -247,9 +247,7 @@ class Sums:
         self._stand(self._label, UNKNOWN, 0)
 
     def _stand(self, label: Label, kind: int, size: int) -> None:
-        self.lines.at = SumMessage(
-            self.agent, Phase.AT, label, np.array([kind, size], np.uint64), self._digest, origin=self.agent
-        )
+        self.lines.at = Standing(label, kind, size, self._digest)
 
     def _send_down(self, found: SumMessage) -> None:
         self.lines.send_each(self.children, [found])
