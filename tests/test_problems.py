@@ -95,6 +95,7 @@ def test_pytrees_become_named_variables():
         ({"shards": [np.ones(3), np.zeros(0)]}, "shard of agent 1 is empty"),
         ({"shards": [np.ones(3), {}]}, "holds no array"),
         ({"shards": [np.ones(3), np.float32(1)]}, "scalar"),
+        ({"shards": [["a", "b"]]}, r"a scalar \(str\): .* a column of numbers is one array"),
         ({"shards": [(np.ones(3), np.ones(4))]}, "3 and 4 rows"),
         ({"shards": [np.ones((3, 2)), np.ones((3, 5))]}, "same arrays at every agent"),
         ({"shards": [np.ones(3, np.float32), np.ones(3, np.float64)]}, "float32.*float64"),

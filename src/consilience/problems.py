@@ -284,8 +284,10 @@ def _row_shapes(shard: Any, agent: int) -> tuple[Any, ...]:
         raise ProblemError(f"the shard of agent {agent} holds no array: give it at least one row of data")
     lengths = {np.shape(leaf)[0] if np.ndim(leaf) else None for leaf in leaves}
     if None in lengths:
+        kind = next(type(leaf).__name__ for leaf in leaves if not np.ndim(leaf))
         raise ProblemError(
-            f"the shard of agent {agent} holds a scalar: every array needs one leading entry for each row"
+            f"the shard of agent {agent} holds a scalar ({kind}): every array needs one leading entry for each row; "
+            "a list is a list of arrays, so a column of numbers is one array, np.array(column)"
         )
     if len(lengths) > 1:
         raise ProblemError(

@@ -79,9 +79,11 @@ def test_what_has_not_converged_says_so_everywhere_and_what_to_do(finished):
     assert summary["verdict"] in done.stdout
     assert f"What to do: {summary['remedy']}." in done.stdout
     assert f"Warning: {summary['verdict']}" in done.stderr
-    page = (path / "report.html").read_text()
-    assert "Not converged: R-hat of theta_" in page
-    assert "What to do: sample longer" in page
+    first = (path / "report.html").read_text().partition("</section>")[0]  # before everything else, and marked
+    assert '<section class="verdict not">' in first
+    assert "✕ Not converged</h2>" in first
+    assert "R-hat of theta_" in first
+    assert "What to do: sample longer" in first
 
 
 def test_a_reproduction_says_whether_it_has_converged(tmp_path, monkeypatch, capsys):

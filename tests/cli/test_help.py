@@ -1,6 +1,7 @@
 """The first screen: commands in groups, and three to try that exist."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 import consilience as cs
-from consilience.cli.main import app
+from consilience.cli.main import app, main
 from consilience.errors import ConditionError, PlanError
 from consilience.experiments import EXPERIMENTS, import_problem
 from consilience.sampling.targets import plans_for
@@ -24,6 +25,30 @@ def test_commands_stand_in_groups_and_three_are_there_to_try():
     commands = typer.main.get_command(app).commands
     assert {command for command, _ in tried} <= set(commands)
     assert {target for _, target in tried if target and target != "what"} <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("called", "shown", "told"),
+    [
+        ([], "Three to try", ""),
+        (["network"], "Run all nodes of a network", ""),
+        (["rum"], "", "Error: No such command 'rum'. Did you mean 'run', 'resume'? (consilience --help lists"),
+        (["watch"], "", "Error: Missing argument 'path'. (consilience watch --help lists commands and options)\n"),
+    ],
+)
+def test_without_a_command_the_help_is_enough_and_mistakes_name_their_own_help(
+    called, shown, told, monkeypatch, capsys
+):
+    monkeypatch.setattr("sys.argv", ["consilience", *called])
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr("gc.set_threshold", lambda *_: None)
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert left.value.code == 2
+    assert shown in said.out
+    assert said.err.startswith(told)
+    assert bool(said.err) == bool(told)
 
 
 def test_help_and_the_reference_agree_where_a_node_s_log_goes():

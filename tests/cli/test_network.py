@@ -148,7 +148,8 @@ def test_the_table_shows_rounds_rates_and_who_is_here():
 def test_the_table_says_how_nodes_ended_that_answer_no_more(capsys):
     ended = {"complete": "done", "interrupted": "stopped", "failed": "failed", "running": "not here"}
     print_network([{"agent": i, "here": False, "ended": status} for i, status in enumerate(ended)])
-    shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
+    head, *shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert [title.strip() for title in head] == ["agent", "state"]  # nothing else is known of them
     assert [words.strip() for _, words in shown] == list(ended.values())
 
 

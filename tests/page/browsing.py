@@ -80,11 +80,16 @@ class Browser:
     def wait_for_colours(self, dark):
         self.wait(lambda _: self.run("return document.body.classList.contains('body--dark')") == dark, "the colours")
 
-    def picture(self, name, size=WIDE, dark=False):
-        """Keep a screenshot of the whole page, if `CONSILIENCE_SCREENSHOTS` names a directory for them."""
+    def picture(self, name, size=WIDE, dark=False, when=None):
+        """Keep a screenshot of the whole page, if `CONSILIENCE_SCREENSHOTS` names a directory for them.
+
+        One of a moment that passes, of which a test cannot be sure: it is waited for if it is wanted.
+        """
         place = os.environ.get("CONSILIENCE_SCREENSHOTS")
         if not place:
             return
+        if when is not None:
+            self.wait(when, f"the moment of {name}")
         Path(place).mkdir(parents=True, exist_ok=True)
         self.looks(size, dark)
         self.wait_for_colours(dark)

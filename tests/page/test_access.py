@@ -66,6 +66,15 @@ def test_on_loopback_only_this_page_may_ask():
     assert status(ask(Access(), kind="websocket", origin="http://127.0.0.1:8780")) == "websocket.accept"
 
 
+def test_a_token_keeps_others_on_this_machine_out():
+    access = Access(token=TOKEN)
+    assert status(ask(access)) == 401
+    opened = ask(access, "/token", "POST", f"token={TOKEN}".encode())
+    cookie = dict(opened[0]["headers"])[b"set-cookie"].decode()
+    assert "Secure" not in cookie  # there is no TLS here, and a browser would not send it back
+    assert status(ask(access, cookie=cookie.split(";")[0])) == 200
+
+
 def test_nothing_is_loaded_from_elsewhere():
     headers = dict(ask(Access())[0]["headers"])
     policy = headers[b"content-security-policy"].decode()

@@ -7,7 +7,6 @@ docs/images.
 import contextlib
 import json
 import re
-import socket
 import ssl
 import time
 import urllib.error
@@ -17,6 +16,7 @@ import pytest
 
 import consilience as cs
 from consilience.deployment.networks import make_network
+from consilience.engines.peers.settings import NodeSettings
 from consilience.experiments.finishing import finish_run
 from consilience.page.places import places
 from consilience.page.reader import Reader
@@ -35,14 +35,25 @@ SLOW = "a browser and a server"
 @contextlib.contextmanager
 def watched(path, *options):
     """The address of a page, served by the command line."""
-    process = Command("watch", path, "--port", free_port(), *options)
+    process = Command("watch", path, *options)
     with ended_at_last([process]):
-        found = None
-        while found is None:
-            assert process.poll() is None, process.stderr.read_text()
-            found = re.search(r"Page: (\S+)", process.stdout.read_text())
-        yield found[1]
+        yield address_in(process.stdout, process)
     assert process.stderr.read_text() == ""
+
+
+def address_in(words, process):
+    """The page's address, once a process has said it."""
+    until(lambda: re.search(r"Page: \S+", words.read_text()), process)
+    return re.search(r"Page: (\S+)", words.read_text())[1]
+
+
+def until(condition, process):
+    """Wait for something while a process goes on."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert process.poll() is None, process.stderr.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.slow(reason="a server")
@@ -69,11 +80,6 @@ def test_over_tls_the_page_is_for_those_who_know_its_token(tmp_path):
             assert "client_id" in answer.read().decode()  # the page itself, where the form leads
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
             urllib.request.urlopen(address, timeout=SECONDS)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
 
 
 @pytest.mark.slow(reason=SLOW)
@@ -108,7 +114,8 @@ def test_hostile_names_are_text_and_a_finished_run_shows_its_verdict_and_report(
         for dark in (False, True):
             page.looks(PHONE, dark)
             page.wait_for_colours(dark)
-            assert page.run("return document.documentElement.scrollWidth") <= PHONE[0]
+            width = "return document.documentElement.scrollWidth"
+            page.wait(lambda _, width=width: page.run(width) <= PHONE[0], "a page as wide as a phone")
         page.looks()
         assert_usable_by_keyboard(page)
         page.open(page.run("return document.querySelector('a.report').href"))
@@ -165,42 +172,51 @@ def assert_own_view(file):
     ((_, place),) = places(file).items()
     reader = Reader()
     reader.hearing.take(ask(place, 30.0), 0.0)
-    states = [one.state for one in reader.snapshot(place).agents]
-    assert states[0] in ("sampling", "warming up")
-    assert states[1:] == ["here", "unknown"]
+    assert [one.state for one in reader.snapshot(place).agents] == ["sampling", "lost", "unknown"]
 
 
-def moves_of(text):
-    """Where the run is, as the page says it."""
-    found = re.search(r"move ([\d,]+) of|([\d,]+) of [\d,]+ draws", text)
-    return None if found is None else (found[2] is not None, int((found[1] or found[2]).replace(",", "")))
+def stored(file):
+    """How many draws of a chain a node has stored."""
+    try:
+        group = json.loads((NodeSettings.load(file).run / "draws.zarr" / "zarr.json").read_text())
+        return group["consolidated_metadata"]["metadata"]["posterior/step"]["shape"][0]
+    except (OSError, KeyError):
+        return 0
+
+
+def draws_in(text):
+    """How many draws of a chain there are, as the page says it."""
+    found = re.search(r"([\d,]+) of [\d,]+ draws", text)
+    return 0 if found is None else int(found[1].replace(",", ""))
 
 
 @pytest.mark.slow(reason="a network of real processes, one of which is killed, and a browser")
 def test_a_network_is_seen_to_move_to_lose_a_node_and_to_finish(tmp_path):
+    """However fast it samples and however slow the page is: while a node is gone the others wait, and the page has
+    all the time that it takes."""
     files = study_network(tmp_path)
     with browser() as page, watched(tmp_path / "NET") as address:
         page.open(address)
         page.wait(lambda said: said.count("not here yet") == 3, "that no node is here yet")
         nodes = [Command("node", path, *(["--page"] if path == files[2] else [])) for path in files]
         with ended_at_last(nodes):
-            first = moves_of(page.wait(moves_of, "where the run is"))
-            if not first[0]:  # it may be sampling already
-                page.picture("page-warming-up")
-            page.wait(lambda said: (moves_of(said) or first) > first, "that numbers move")
-            page.wait(lambda said: "Marginals" in said and "of 1,200 draws" in said, "draws")
-            page.picture("page-running")
-            assert_own_view(files[0])
+            page.picture("page-warming-up", when=lambda said: "Warming up: move" in said)
+            until(lambda: stored(files[0]) > 0, nodes[0])
+            page.picture("page-running", when=lambda said: said.count("sampling") == 3 and "Marginals" in said)
             page.picture("running-phone", PHONE)
             nodes[1].kill()
             nodes[1].wait(SECONDS)
             page.wait(lambda said: "lost" in said and "does not answer" in said, "that a node is gone")
             page.wait(lambda said: said.count("waiting") == 2 and "for agent 1" in said, "for whom the others wait")
+            text = page.wait(lambda said: "Marginals" in said and "of 1,200 draws" in said, "draws")
+            assert "everybody waits" in text
+            assert_own_view(files[0])
             page.picture("page-one-node-killed")
+            before = stored(files[0])
             nodes[1] = Command("node", files[1])
+            until(lambda: stored(files[0]) > before, nodes[0])
             page.wait(lambda said: "lost" not in said and "waiting" not in said, "that it is back")
-            now = moves_of(page.text) or first
-            page.wait(lambda said: (moves_of(said) or now) > now or "done" in said, "that numbers move again")
+            page.wait(lambda said: "Done." in said or draws_in(said) > before, "that numbers move")
             page.wait(lambda said: "Done." in said, "the end")
             for node in nodes:
                 assert node.wait(SECONDS) == 0, node.stderr.read_text()
@@ -217,14 +233,11 @@ def test_a_network_is_seen_to_move_to_lose_a_node_and_to_finish(tmp_path):
 
 @pytest.mark.slow(reason="a run and its page, as processes")
 def test_a_page_beside_a_run_ends_with_it_even_if_it_is_killed(tmp_path):
-    port, path = free_port(), tmp_path / "run"
+    path = tmp_path / "run"
     steps = ["--step-size", 1e-3, "--consensus", 0.2, "--steps", 500_000_000, "--store-every", 1_000_000]
-    shown = ["--page", "--port", port, "--out", path]
-    process = Command("run", "tests.deployment.test_merging:sensors", "--agents", 3, *steps, *shown)
-    address = f"http://127.0.0.1:{port}/"
+    process = Command("run", "tests.deployment.test_merging:sensors", "--agents", 3, *steps, "--page", "--out", path)
     with ended_at_last([process]):
-        while f"Page: {address}" not in process.stderr.read_text():
-            assert process.poll() is None, process.stderr.read_text()
+        address = address_in(process.stderr, process)
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:
             assert answer.status == 200
         process.kill()  # it cannot say goodbye
@@ -232,6 +245,7 @@ def test_a_page_beside_a_run_ends_with_it_even_if_it_is_killed(tmp_path):
         deadline = time.monotonic() + SECONDS
         while is_served(address):
             assert time.monotonic() < deadline, "the page outlived its run"
+            time.sleep(0.05)
 
 
 def is_served(address):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from consilience.page import charts
+from consilience.page import charts, graphs
 from consilience.page.agents import Agent
 from consilience.page.curves import Curve, Curves, density_of
 from consilience.page.snapshot import Network
@@ -46,12 +46,12 @@ def test_the_difference_of_colours_is_the_published_one():
 
 
 def test_states_differ_by_sign_and_a_lost_agent_by_shape():
-    signs = {state: (sign, shape) for state, (sign, shape, _) in charts.STATES.items()}
+    signs = {state: (sign, shape) for state, (sign, shape, _) in graphs.STATES.items()}
     assert (
         len({signs[one] for one in ("sampling", "waiting", "behind", "lost", "stopped", "done", "warming up")}) == 7
     )
     agents = [Agent(0, "sampling"), Agent(1, "lost", "does not answer"), Agent(2, "waiting", "for agent 1")]
-    drawn = charts.graph(NETWORK, agents, dark=False)
+    drawn = graphs.graph(NETWORK, agents, dark=False)
     edges, nodes = (one["data"] for one in drawn["series"])
     assert [one["symbol"] for one in nodes] == ["circle", "rect", "diamond"]
     assert [one["lineStyle"]["type"] for one in edges] == ["dashed", "dashed", "solid"]
@@ -75,7 +75,7 @@ def test_a_hostile_name_is_a_value_and_tooltips_are_text():
     some = Curves(HOSTILE, line, [(0.0, 1.0)], line)
     options = [
         charts.density(some, {HOSTILE}, False), charts.trace(some, {HOSTILE}, True, "step"),
-        charts.agreement(line, False), charts.graph(NETWORK, [Agent(0, "waiting", HOSTILE)], False),
+        charts.agreement(line, False), graphs.graph(NETWORK, [Agent(0, "waiting", HOSTILE)], False),
         charts.calibration(line, True),
     ]  # fmt: skip
     for one in options:
@@ -90,6 +90,16 @@ def test_hidden_lines_keep_their_place_and_colour():
     series = charts.density(some, {"agent 9"}, False)["series"]
     assert [len(one["data"]) for one in series] == [0] * 9 + [1]
     assert series[9]["lineStyle"]["type"] == "dashed"
+
+
+def test_a_scale_has_numbers_on_it():
+    """A log scale has numbers at powers of ten alone: it goes from one to another, or is a plain one."""
+    wide = charts.agreement([Curve("all agents", [(1.0, 40.0), (5000.0, 3e-4)])], False)
+    assert (wide["xAxis"]["type"], wide["yAxis"]["type"]) == ("log", "log")
+    assert (wide["yAxis"]["min"], wide["yAxis"]["max"]) == (pytest.approx(1e-4), 100)
+    assert wide["yAxis"]["axisLabel"]["showMinLabel"]
+    narrow = charts.over_steps([(1.0, 0.8), (900.0, 0.9)], "step size", False)
+    assert (narrow["xAxis"]["type"], narrow["yAxis"]["type"]) == ("value", "value")
 
 
 def test_chains_stand_side_by_side_on_one_scale():

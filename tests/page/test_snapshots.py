@@ -11,12 +11,13 @@ import pytest
 import consilience as cs
 from consilience.deployment.networks import make_network
 from consilience.errors import InputError
+from consilience.experiments.finishing import finish_run
 from consilience.page.agents import Agent, Hearing, all_wait, seen_by
 from consilience.page.history import MOST_DRAWS, History
 from consilience.page.measures import verdict_of
 from consilience.page.places import Place, places, require_watchable
 from consilience.page.reader import Reader
-from consilience.page.snapshot import progress_of
+from consilience.page.snapshot import headline, network_of, progress_of
 from consilience.page.tables import log_of, participation_of
 from consilience.runs.convergence import standing
 from consilience.runs.directory import RunDirectory
@@ -60,6 +61,10 @@ def test_a_running_one_is_judged_by_the_same_rule(tmp_path, apart, words):
     assert standing(run).is_enough is not bool(apart)
     assert standing(run).fewest_effective > 400  # at every agent by itself
     assert found.state == "running"
+    assert headline(found).mark == ("… Not converged yet" if apart else "✓ Converged so far")
+    finish_run(run, problem())
+    run.update_status(status="complete")
+    assert headline(look(run.path)).mark == ("✕ Not converged" if apart else "✓ Converged")
 
 
 def test_curves_are_the_draws(tmp_path):
@@ -74,6 +79,14 @@ def test_curves_are_the_draws(tmp_path):
     steps, values = np.array(curves.trace[1].points).T
     own = run.draws["effects"].to_numpy()[0, 1, :, 1]
     np.testing.assert_allclose(values, own[steps.astype(int) - 1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["ring", "path", "star"])
+def test_a_graph_fills_its_square(name):
+    """Drawn from its centre: a triangle that stands on the lower edge would leave half of the picture empty."""
+    places = np.array(network_of(cs.Plan(graph=getattr(cs.graphs, name)(3), sampler=cs.nuts())).places)
+    np.testing.assert_allclose(places.max(0), -places.min(0), atol=1e-3)
+    assert np.abs(places).max() == 1
 
 
 def test_in_unison_lines_are_chains(tmp_path):
@@ -326,6 +339,9 @@ def test_a_run_that_was_cut_short_says_so(tmp_path):
     found = look(run.path)
     assert {one.state for one in found.agents} == {"failed"}
     assert found.notes == ["agent 1 diverged"]
+    told = headline(found)
+    assert (told.mark, told.kind) == ("✕ Failed", "not")
+    assert told.words.startswith("agent 1 diverged ")
     RunDirectory(run.path).update_status(status="running")
     ((_, place),) = places(run.path).items()
     later = (run.path / "status.json").stat().st_mtime + 100

@@ -47,6 +47,15 @@ def test_figures_are_drawn_in_the_page_and_stand_beside_it(reported):
     assert text.count('class="figure"') == text.count("<svg ")
 
 
+def test_the_verdict_comes_first_and_is_marked(reported):
+    """80 independent draws of each of 12 parameters at each agent are no 400."""
+    run, text = reported
+    first = text.partition("<section")[2].partition("</section>")[0]
+    assert first.startswith(' class="verdict not">')
+    assert "✕ Not converged</h2>" in first
+    assert f"What to do: {run.summary['remedy']}." in first
+
+
 def test_a_page_fetches_nothing(reported):
     outside = re.findall(r"""(?:src|href)=["']https?:[^"']*|@import|url\(https?:""", reported[1])
     assert [found for found in outside if "xlink" not in found] == []
@@ -106,6 +115,7 @@ def test_a_slope_that_is_not_the_theorems_has_words():
 
     assert "1.68 here, and the theorem says 0.45: that is a bound from above" in words(1.68)
     assert "too short" in words(0.1)
+    assert "does not fall here (slope 0.20), and the theorem says 0.45: " in words(-0.2)
     assert "theorem says" not in words(0.47)
     assert "theorem says" not in words(1.68, None)
 

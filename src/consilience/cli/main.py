@@ -79,12 +79,9 @@ def main() -> None:
     gc.set_threshold(50_000, 20)  # programs and figures are many objects that stay: to search them costs a tenth
     sys.path.insert(0, os.getcwd())  # so that module:attribute finds the user's own modules
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="consilience", standalone_mode=False)
     except _UsageError as error:
-        _fail(
-            f"{getattr(error, 'format_message', error.__str__)()} (consilience --help lists commands and options)",
-            2,
-        )
+        _fail(_usage(error), 2)
     except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except Interrupted as error:
@@ -96,8 +93,16 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _usage(error: Any) -> str:
+    """What is wrong with how a command was called, and whose help says more; nothing if that was just shown."""
+    words, context = getattr(error, "format_message", error.__str__)(), getattr(error, "ctx", None)
+    asked = "consilience" if context is None else context.command_path
+    return f"{words} ({asked} --help lists commands and options)" if words else ""
+
+
 def _fail(message: str, code: int) -> None:
-    print(f"Error: {' '.join(message.split())}", file=sys.stderr)
+    if message:
+        print(f"Error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 
 

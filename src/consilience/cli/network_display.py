@@ -59,8 +59,9 @@ def _network(nodes: Sequence[Mapping[str, Any]], rates: Mapping[int, float] | No
     table = Table(box=None, padding=(0, 2), header_style="bold")
     rated = [] if rates is None else ["moves/s" if in_unison else "rounds/s"]
     place, last = (["", "move", "at most"], "masked") if in_unison else (["round", "of"], "distance")
-    for title in ["agent", *place, *rated, "checkpoint", last, "neighbours", "rejected"]:
-        table.add_column(title, justify="left" if title in ("", "neighbours") else "right")
+    known = [*place, *rated, "checkpoint", last, "neighbours", "rejected"]
+    for title in ["agent", *(known if any(one["here"] for one in nodes) else ["state"])]:
+        table.add_column(title, justify="left" if title in ("", "neighbours", "state") else "right")
     for one in nodes:
         if not one["here"]:
             table.add_row(str(one["agent"]), f"[dim]{_ENDED.get(one.get('ended', ''), 'not here')}[/]")

@@ -6,12 +6,11 @@ comes from a run's directory or from a node is ever taken for HTML or for a prog
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from consilience.page.agents import Agent
 from consilience.page.curves import Curve, Curves, Points
-from consilience.page.snapshot import Network
 from consilience.reports.theme import COLOURS, DARK
 
 Options = dict[str, Any]
@@ -19,24 +18,10 @@ Options = dict[str, Any]
 DASHES = ("solid", "dashed", "dotted")
 """Of the ninth line on, colours come again with another dash."""
 
-STATES: dict[str, tuple[str, str, int]] = {
-    "sampling": ("●", "circle", 0),
-    "warming up": ("◐", "circle", 5),
-    "waiting": ("◆", "diamond", 4),
-    "behind": ("▲", "triangle", 4),
-    "lost": ("✕", "rect", 1),
-    "failed": ("✕", "rect", 1),
-    "silent": ("◌", "rect", 1),
-    "stopped": ("■", "rect", 3),
-    "done": ("✔", "roundRect", 2),
-    "here": ("●", "circle", 0),
-}
-"""For each state a sign, a shape and the number of a colour: none is told by colour alone."""
 _MARGIN = 11
 """Percent of a figure's width for the numbers on its left."""
-_OTHER = ("○", "circle", -1)
-_GONE = ("lost", "failed", "stopped")
-_HOLLOW = ("lost", "failed", "silent", "not here yet", "unknown")
+_LOGARITHMIC, _LONG = 10, 1000
+"""How many times the smallest number the largest is, from where on heights and steps have a log scale."""
 
 
 def ink(dark: bool) -> tuple[str, str, str]:
@@ -102,16 +87,32 @@ def trace(curves: Curves, shown: Collection[str], dark: bool, unit: str) -> Opti
 
 
 def agreement(curves: Sequence[Curve], dark: bool) -> Options:
-    """A measure of disagreement over time, both on a log scale."""
+    """A measure of disagreement over time, both on a log scale if they span powers of ten."""
     series = _series(curves, {one.name for one in curves}, dark, width=1.6)
-    scales = {"type": "log", "minorSplitLine": {"show": False}}
-    return _plane(series, dark, "agreement over time", x={**scales, "name": "step"}, y=scales)
+    steps = [x for one in curves for x, _ in one.points]
+    along = {"type": "log"} if steps and max(steps) >= _LONG * min(steps) else {}
+    return _plane(series, dark, "agreement over time", x={**along, "name": "step"}, y=_heights(curves))
 
 
 def over_steps(points: Points, name: str, dark: bool) -> Options:
     """One number over steps."""
-    series = _series([Curve(name, points)], {name}, dark, width=1.4)
-    return _plane(series, dark, name, x={"name": "move"}, y={"type": "log"})
+    curves = [Curve(name, points)]
+    series = _series(curves, {name}, dark, width=1.4)
+    return _plane(series, dark, name, x={"name": "move"}, y=_heights(curves))
+
+
+def _heights(curves: Sequence[Curve]) -> Options:
+    """A log scale from one power of ten to another, or a plain one where a log scale would have no number on it.
+
+    >>> _heights([Curve("w", [(1.0, 0.02), (2.0, 3.0)])])["max"], _heights([Curve("w", [(1.0, 3.0), (2.0, 4.0)])])
+    (10.0, {'scale': True})
+    """
+    heights = [y for one in curves for _, y in one.points]
+    low, high = min(heights, default=1.0), max(heights, default=1.0)
+    if low <= 0 or high < _LOGARITHMIC * low:
+        return {"scale": True}
+    ends = {"min": 10.0 ** math.floor(math.log10(low)), "max": 10.0 ** math.ceil(math.log10(high))}
+    return {"type": "log", **ends, "axisLabel": {"showMinLabel": True, "showMaxLabel": True}}
 
 
 def percent(curves: Sequence[Curve], dark: bool) -> Options:
@@ -142,75 +143,6 @@ def calibration(curves: Sequence[Curve], dark: bool) -> Options:
     )
     unit = {"min": 0, "max": 1}
     return _plane(series, dark, "calibration", x={**unit, "name": "predicted"}, y=unit)
-
-
-def graph(network: Network, agents: Sequence[Agent], dark: bool) -> Options:
-    """Who talks to whom, each agent with the shape and the colour of its state."""
-    words, axis, _ = ink(dark)
-    known = {one.number: one for one in agents}
-    gone = {number for number, one in known.items() if one.state in _GONE}
-    edges = [
-        {"coords": [network.places[i], network.places[j]], "lineStyle": _edge_style(bool({i, j} & gone), axis)}
-        for i, j in network.edges
-    ]
-    nodes = [
-        _node(known.get(number, Agent(number, "not here yet")), place, len(network.places), dark)
-        for number, place in enumerate(network.places)
-    ]
-    across, along = (
-        {"show": False, "type": "value", "min": -1.2 * far, "max": 1.2 * far} for far in (1.0, tallness(network))
-    )
-    return {
-        "animation": False,
-        "aria": {"enabled": True, "label": {"description": "the graph of agents, each with its state"}},
-        "tooltip": {"renderMode": "richText", "confine": True, "formatter": "{b}"},
-        "textStyle": {"color": words},
-        "grid": {"left": 0, "right": 0, "top": 0, "bottom": 0},
-        "xAxis": across,
-        "yAxis": along,
-        "series": [
-            {"type": "lines", "coordinateSystem": "cartesian2d", "data": edges, "silent": True, "z": 1},
-            {"type": "scatter", "data": nodes, "emphasis": {"disabled": True}, "z": 2},
-        ],
-    }
-
-
-def tallness(network: Network) -> float:
-    """The height of a drawn graph in widths; a path needs little."""
-    return max(0.45, max((abs(y) for _, y in network.places), default=1.0))
-
-
-def _edge_style(is_gone: bool, axis: str) -> Options:
-    style = ("dashed", 0.4) if is_gone else ("solid", 0.85)
-    return {"color": axis, "width": 1.6, "type": style[0], "opacity": style[1]}
-
-
-def _node(one: Agent, place: tuple[float, float], count: int, dark: bool) -> Options:
-    """An agent's mark; one that is not there is hollow and dashed."""
-    _, axis, ground = ink(dark)
-    _, shape, colour = STATES.get(one.state, _OTHER)
-    hue = (DARK if dark else COLOURS)[colour] if colour >= 0 else axis
-    hollow = one.state in _HOLLOW
-    size = 32 if count <= 14 else max(7, 420 // count)
-    border = {
-        "borderColor": hue,
-        "borderWidth": 2.5 if size > 12 else 1,
-        "borderType": "dashed" if hollow else "solid",
-    }
-    return {
-        "name": f"agent {one.number}: {one.state} {one.detail}".rstrip(),
-        "value": place,
-        "symbol": shape,
-        "symbolSize": size,
-        "itemStyle": {"color": ground if hollow else hue, "opacity": 1, **border},
-        "label": {
-            "show": size >= 14,
-            "formatter": str(one.number),
-            "color": hue if hollow else ground,
-            "fontWeight": "bold",
-            "fontSize": min(13, size // 2 + 1),
-        },
-    }
 
 
 def _series(curves: Sequence[Curve], shown: Collection[str], dark: bool, width: float) -> list[dict[str, Any]]:

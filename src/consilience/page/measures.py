@@ -13,6 +13,7 @@ import numpy as np
 from consilience.diagnostics.agreement import agreement
 from consilience.diagnostics.convergence import effective_draws, rhat
 from consilience.page.history import Line
+from consilience.reports.verdicts import kind_of
 from consilience.runs.convergence import shortcomings, verdict
 
 _FEWEST_DRAWS = 8
@@ -103,10 +104,9 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict:
     """The last word on a complete run, as its summary has it."""
     if "verdict" not in summary:
         return Verdict("This run is of an older version, which gave no verdict.", "unknown")
-    kinds = {True: "converged", False: "not", None: "other"}
     advice = summary.get("remedy")
     words = summary["verdict"] + (f" What to do: {advice}." if advice else "")
-    return Verdict(words, kinds[summary["converged"]])
+    return Verdict(words, kind_of(summary))
 
 
 def _plain(value: float) -> float | None:

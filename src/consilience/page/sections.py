@@ -7,20 +7,14 @@ from typing import Any
 
 from nicegui import ui
 
-from consilience.page import charts
+from consilience.page import charts, graphs
 from consilience.page.agents import Agent
 from consilience.page.elements import Card, Chart, Legend, Rows, Words, heading, key
 from consilience.page.reader import MOST_SHOWN
-from consilience.page.snapshot import Snapshot
-from consilience.reports.tables import shown
+from consilience.page.snapshot import Snapshot, headline
+from consilience.reports.tables import beside_spread, ess_cell, rhat_cell, shown
 from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 
-_MARKS = {
-    "converged": "✓ Converged",
-    "not": "✕ Not converged",
-    "other": "Not a sample",
-    "unknown": "Too early to tell",
-}
 _SIGN = """
 <span class="state" :class="'state-' + props.row.css">
   <span class="sign" aria-hidden="true">{{ props.row.sign }}</span>{{ props.row.state }}
@@ -34,10 +28,6 @@ _GOAL = """
 """
 _MOST_LINES = 10
 _NO_PRIOR = " Without the prior: that of a problem of one's own is in its program, which this page does not run."
-_SAID = (
-    "Not converged yet: ", "Not converged: ", "So far: Converged: ", "Converged: ", "Not a sample of the posterior: ",
-)  # fmt: skip
-"""What the mark says, and need not be said again."""
 
 
 class Head:
@@ -47,6 +37,7 @@ class Head:
         self._place, self._reports = reports, list[str]()
         with ui.element("section").classes("card wide verdict") as self.box:
             self.mark = Words("mark", "div")
+            self.mark.box.props("aria-live=polite")
             self.verdict = Words()
             with ui.element("div").classes("progress"):
                 self.words, self.rate, self.left = Words("", "strong"), Words("", "span"), Words("muted", "span")
@@ -56,23 +47,16 @@ class Head:
                 self.filled = ui.element("div")
             self.notes = Words("words muted")
             self.links = ui.element("div").classes("links")
-        self.box.props("aria-live=polite")
         self._kind = ""
 
     def update(self, one: Snapshot, dark: bool) -> None:
         """Show a snapshot."""
-        mark = _MARKS[one.verdict.kind]
-        running = one.state in ("running", "waiting")
-        self.mark.set(
-            {"not": "… Not converged yet", "converged": "✓ Converged so far"}.get(one.verdict.kind, mark)
-            if running
-            else mark
-        )
-        said = next((words for words in _SAID if one.verdict.words.startswith(words)), "")
-        self.verdict.set(one.verdict.words.removeprefix(said))
-        if one.verdict.kind != self._kind:
-            self.box.classes(remove=self._kind, add=one.verdict.kind)
-            self._kind = one.verdict.kind
+        told = headline(one)
+        self.mark.set(told.mark)
+        self.verdict.set(told.words)
+        if told.kind != self._kind:
+            self.box.classes(remove=self._kind, add=told.kind)
+            self._kind = told.kind
         state = {"complete": "Done. ", "interrupted": "Stopped. ", "failed": "Failed. "}.get(one.state, "")
         self.words.set(state + one.progress.words)
         self.rate.set(one.progress.rate)
@@ -80,7 +64,7 @@ class Head:
         percent = round(100 * min(1.0, max(0.0, one.progress.share)), 1)
         self.filled.style(f"width: {percent}%")
         self.bar.props(f"aria-valuenow={percent:.0f}")
-        self.notes.set(" ".join(one.notes))
+        self.notes.set(" ".join(one.notes) if one.state != "failed" else "")
         self._link([name for name, _ in one.reports])
 
     def _link(self, names: list[str]) -> None:
@@ -118,8 +102,8 @@ class Agents:
     def update(self, one: Snapshot, dark: bool) -> None:
         """Show a snapshot."""
         self.drawn.show(len(one.network.places) > 1)
-        self.chart.chart.style(f"aspect-ratio: {1 / charts.tallness(one.network):.2f}")
-        self.chart.set(charts.graph(one.network, one.agents, dark))
+        self.chart.chart.style(f"aspect-ratio: {1 / graphs.tallness(one.network):.2f}")
+        self.chart.set(graphs.graph(one.network, one.agents, dark))
         self.rows.set([_agent_row(agent) for agent in one.agents])
 
 
@@ -130,7 +114,7 @@ def _agent_row(one: Agent) -> dict[str, Any]:
         "agent": str(one.number),
         "state": one.state,
         "css": one.state.split()[0],
-        "sign": charts.STATES.get(one.state, ("○", "", 0))[0],
+        "sign": graphs.STATES.get(one.state, ("○", "", 0))[0],
         "detail": one.detail,
         "round": shown(one.round),
         "rate": rate or "–",
@@ -177,15 +161,16 @@ class Convergence:
 
 def _parameter_row(number: int, row: Any) -> dict[str, Any]:
     rhat, ess, worst = row["rhat"], row["ess"], row.get("agent")
-    interval = f"{shown(row['low'])} … {shown(row['high'])}" if row.get("low") is not None else "–"
+    spread = row.get("standard_deviation")
+    low, high = (beside_spread(row.get(name), spread) for name in ("low", "high"))
     return {
         "key": number,
         "label": row["label"],
-        "mean": shown(row.get("mean")),
-        "sd": shown(row.get("standard_deviation")),
-        "interval": interval,
-        "rhat": "–" if rhat is None else f"{rhat:.3f}",
-        "ess": "–" if ess is None else f"{ess:,.0f}",
+        "mean": beside_spread(row.get("mean"), spread),
+        "sd": beside_spread(spread, spread),
+        "interval": "–" if row.get("low") is None else f"{low} … {high}",
+        "rhat": rhat_cell(rhat),
+        "ess": ess_cell(ess),
         "rhat_met": rhat is not None and rhat <= RHAT_GOAL,
         "ess_met": ess is not None and ess >= ESS_GOAL,
         "rhat_share": 0 if rhat is None else round(100 * min(1.0, (RHAT_GOAL - 1) / max(rhat - 1, 1e-9))),

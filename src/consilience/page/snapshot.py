@@ -14,6 +14,7 @@ from consilience.page.curves import Curve, Curves
 from consilience.page.measures import Verdict
 from consilience.page.tables import Classified, LogLine, WarmUp
 from consilience.plans import Plan
+from consilience.reports.verdicts import MARKS, beside_mark
 from consilience.runs.convergence import ESS_GOAL, RHAT_GOAL
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -72,6 +73,25 @@ class Snapshot:
     reports: Sequence[tuple[str, Path]] = ()
     """What each is of, and its file."""
     notes: Sequence[str] = ()
+
+
+class Headline(NamedTuple):
+    """What stands on top."""
+
+    mark: str
+    words: str
+    kind: str
+    """That of a verdict."""
+
+
+def headline(one: Snapshot) -> Headline:
+    """The verdict with its mark, as of now while a run goes on; of a run that failed, why it did."""
+    words, kind = beside_mark(one.verdict.words), one.verdict.kind
+    if one.state == "failed":
+        return Headline("✕ Failed", " ".join([*one.notes, words]), "not")
+    now = {"not": "… Not converged yet", "converged": "✓ Converged so far"}
+    is_over = one.state not in ("running", "waiting")
+    return Headline(MARKS[kind] if is_over else now.get(kind, MARKS[kind]), words, kind)
 
 
 def progress_of(
@@ -152,6 +172,7 @@ def network_of(plan: Plan) -> Network:
     elif len(places) > 2:  # the long way lies across
         places = places - places.mean(0)
         places = places @ np.linalg.svd(places, full_matrices=False)[2].T
+    places = places - (places.max(0) + places.min(0)) / 2
     shown = (places / max(np.abs(places).max(), 1e-9)).round(4).tolist()
     edges = [(int(i), int(j)) for i, j in graph.edges.tolist()]
     return Network(graph.name.replace("_", " "), edges, [(x, y) for x, y in shown])

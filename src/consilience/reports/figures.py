@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -206,10 +207,7 @@ def marginals(run: RunDirectory) -> Figure:
     figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]
-        low, high = np.nanquantile(values, (0.001, 0.999))  # agents may have fewer private parameters than others
-        edges = np.linspace(low, high, 61)
-        if not edges[-1] > edges[0]:
-            edges = edges[0] + np.linspace(-0.5, 0.5, 61)
+        edges = edges_of(values, values[:, 0].size)
         for i in range(len(agents)):
             flat, each = values[:, i].ravel(), np.tile(weights, len(values))
             there = ~np.isnan(flat)
@@ -220,6 +218,18 @@ def marginals(run: RunDirectory) -> Figure:
         axis.set_title(pretty(name))
         axis.set_yticks([])
     return figure
+
+
+def edges_of(values: np.ndarray, count: int) -> np.ndarray:
+    """Edges of histograms of so many draws each, where most of some values are; few draws in narrow bins are a comb.
+
+    >>> edges_of(np.linspace(0, 1, 300), 300).shape, edges_of(np.ones(8), 8).round(2).tolist()[::4]
+    ((15,), [0.5, 1.0, 1.5])
+    """
+    low, high = np.nanquantile(values, (0.001, 0.999))  # agents may have fewer private parameters than others
+    if not high > low:
+        low, high = low - 0.5, low + 0.5
+    return np.linspace(low, high, 1 + min(60, max(8, math.ceil(2 * count ** (1 / 3)))))
 
 
 def network(run: RunDirectory) -> Figure:

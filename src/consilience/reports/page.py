@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from consilience.reports.tables import Table
 from consilience.reports.theme import drawn, palette
@@ -23,12 +24,21 @@ _RESOLUTION = 144
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: words, figures by file name, and maybe a table."""
+    """A part of a page: words, figures by file name, and maybe a table.
+
+    Attributes:
+        title: its heading.
+        text: words below it; what stands `between such marks` is shown as code.
+        figures: by file name.
+        table: below the figures.
+        verdict: of a part that is one, its kind, by which it is marked.
+    """
 
     title: str
     text: str
     figures: Mapping[str, Figure] = field(default_factory=dict)
     table: Table | None = None
+    verdict: str = ""
 
 
 def render_page(
@@ -65,12 +75,22 @@ def render_page(
             autoescape=True,
             undefined=jinja2.StrictUndefined,
         )
+        environment.filters["with_code"] = with_code
         page: Any = environment.get_template("page.html").render(
             title=title, subtitle=subtitle, facts=facts, sections=sections, figures=embedded, details=details,
             light=palette(dark=False), dark=palette(dark=True),
         )  # fmt: skip
         write_text(directory / "report.html", page)
     return directory / "report.html"
+
+
+def with_code(text: str) -> Markup:
+    """Words as HTML: everything is text, and what stands between backticks is code.
+
+    >>> str(with_code("`consilience check` says more of <b>"))
+    '<code>consilience check</code> says more of &lt;b&gt;'
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _png(figure: Figure) -> bytes:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from consilience.reports import tables
 from consilience.reports.tables import Table
@@ -81,20 +78,13 @@ def _short(value: float | None) -> str:
 
 def _to_the_point(row: Mapping[str, Any]) -> dict[str, str]:
     """A parameter's numbers with as many decimals as three digits of its spread have, R-hat with three, ESS whole."""
-    found = {} if row["rhat"] is None else {"rhat": f"{row['rhat']:.3f}"}
-    found |= {name: f"{row[name]:,.0f}" for name in ("ess", "ess_tail") if row.get(name) is not None}
+    found = {"rhat": tables.rhat_cell(row["rhat"])}
+    found |= {name: tables.ess_cell(row.get(name)) for name in ("ess", "ess_tail")}
     if row.get("ratio") is not None:
         found["ratio"] = ratio_cell(row)
+    moments = {"mean": 0, "standard_deviation": 0, "low": 0, "high": 0, "between_agents": 0, "mean_error": 1}
     spread = row["standard_deviation"]
-    if not spread or not np.isfinite(spread):
-        return found
-    decimals = 2 - math.floor(math.log10(spread))
-    if 0 <= decimals <= 6:
-        moments = ("mean", "standard_deviation", "low", "high", "between_agents")
-        found |= {name: f"{row[name]:,.{decimals}f}" for name in moments if row.get(name) is not None}
-        if row.get("mean_error") is not None:
-            found["mean_error"] = f"{row['mean_error']:,.{decimals + 1}f}"
-    return found
+    return found | {name: tables.beside_spread(row.get(name), spread, more) for name, more in moments.items()}
 
 
 def _width(table: Table) -> int:

@@ -14,6 +14,7 @@ from consilience.reports.study_report import study_sections
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
+from consilience.reports.verdicts import MARKS, beside_mark, kind_of
 from consilience.reports.warmup_report import prediction_section, warmup_section
 from consilience.runs import RunDirectory
 from consilience.runs.files import read_json
@@ -27,7 +28,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
 
     Args:
         run: the run.
-        first: the experiment's own sections, which come first.
+        first: the experiment's own sections, which come first after the verdict.
     """
     summary, plan = run.summary, run.plan
     timing = summary["timing"]
@@ -42,7 +43,7 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
         **{name.replace("_", " "): shown(summary[name]) for name in _AGREEMENT if name in summary},
     }
     sections = [
-        *first, *_verdict(summary, anything_else=bool(first)), *participation_section(run),
+        *_verdict(summary), *first, *participation_section(run),
         *generic_sections(run, with_marginals=not first), *study_sections(run), *nodes_of(run), *theory_of(run),
     ]  # fmt: skip
     title = run.status["problem_name"]
@@ -52,18 +53,18 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
     return render_page(run.path, title, subtitle, facts, sections, details(run))
 
 
-def _verdict(summary: Mapping[str, Any], anything_else: bool) -> list[Section]:
-    """Whether the run has converged, in words."""
+def _verdict(summary: Mapping[str, Any]) -> list[Section]:
+    """Whether the run has converged, if not why and what to do, what an effective draw costs, and remarks."""
     if "verdict" not in summary:  # of an older version
         return []
-    cost = summary["rounds_per_effective_draw"]
-    text = summary["verdict"] + (
-        "" if cost is None else f" One effective draw takes {shown(cost)} rounds of messages."
-    )
+    cost, kind = summary["rounds_per_effective_draw"], kind_of(summary)
+    words = [beside_mark(summary["verdict"])]
     if summary.get("remedy"):
-        text += f" What to do: {summary['remedy']}."
-    text = " ".join([text, *(f"Note: {one}." for one in summary.get("warnings", ()))])
-    return [Section("Has it converged?" if anything_else else "Verdict", text)]
+        words.append(f"What to do: {summary['remedy']}.")
+    if cost is not None:
+        words.append(f"One effective draw takes {shown(cost)} rounds of messages.")
+    words += [f"Note: {one}." for one in summary.get("warnings", ())]
+    return [Section(MARKS[kind], " ".join(words), verdict=kind)]
 
 
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
@@ -84,7 +85,8 @@ def gossip_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:
         sections.append(
             Section(
                 "Marginal posteriors",
-                "One line an agent, draws weighted by their step size." + (_network_words(summary) if known else ""),
+                "One line an agent, in the colours of the traces below, draws weighted by their step size."
+                + (_network_words(summary) if known else ""),
                 {"marginals": figures.marginals(run)},
                 posterior_table(rows, PAGE_WIDTH) if known else tables.agents(summary),
             )
@@ -159,7 +161,8 @@ def _beside_theorem(summary: Mapping[str, Any]) -> str:
     fitted, theorem = (summary["consensus_rate"][name] for name in ("fitted", "theorem"))
     if fitted is None or theorem is None or theorem <= 0 or abs(fitted - theorem) <= _CLOSE * theorem:
         return ""
-    beside = f" The error falls at the rate {fitted:.2f} here, and the theorem says {theorem:.2f}: "
+    here = f"falls at the rate {fitted:.2f} here" if fitted > 0 else f"does not fall here (slope {-fitted:.2f})"
+    beside = f" The error {here}, and the theorem says {theorem:.2f}: "
     if fitted > theorem:
         return beside + (
             "that is a bound from above, for the worst gradients and late steps. Agents may agree sooner, above all "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+_MOST_DECIMALS = 6
 _WRAPPED = 32  # characters of a column of words, which a terminal breaks into lines
 
 
@@ -58,9 +60,10 @@ def agents(summary: Mapping[str, Any], extra: Sequence[str] = ()) -> Table:
     header += [key.replace("_", " ") for key in extra]
 
     def cells(label: str, row: Mapping[str, Any]) -> tuple[str, ...]:
-        means = [shown(value) for value in row["mean"][: len(names)]]
-        spreads = [shown(value) for value in row["standard_deviation"][: len(names)]]
-        mixing = [shown(_extreme(row["rhat"], max)), shown(_extreme(row["ess"], min))]
+        moments = list(zip(row["mean"], row["standard_deviation"], strict=True))[: len(names)]
+        means = [beside_spread(mean, spread) for mean, spread in moments]
+        spreads = [beside_spread(spread, spread) for _, spread in moments]
+        mixing = rhat_cell(_extreme(row["rhat"], max)), ess_cell(_extreme(row["ess"], min))
         return (label, *mixing, *means, *spreads, *(shown(row.get(key)) for key in extra))
 
     body = [cells(f"agent {row['agent']}", row) for row in summary["agents"]]
@@ -135,6 +138,38 @@ def shown(value: Any) -> str:
             return "–"
         return f"{value:,.0f}" if 100 <= abs(value) < 1e9 else f"{value:.4g}"
     return str(value)
+
+
+def beside_spread(value: float | None, spread: float | None, more: int = 0) -> str:
+    """A number with as many decimals as three digits of a spread have, or so many more.
+
+    >>> beside_spread(0.046661, 0.4344), beside_spread(-0.0001, 0.4344), beside_spread(12345.6, 250.0)
+    ('0.047', '0.000', '12,346')
+    """
+    if value is None or not spread or not math.isfinite(spread) or not math.isfinite(value):
+        return shown(value)
+    decimals = 2 - math.floor(math.log10(spread))
+    if not 0 <= decimals <= _MOST_DECIMALS:
+        return shown(value)
+    return f"{round(value, decimals + more) + 0.0:,.{decimals + more}f}"  # no minus before a zero
+
+
+def rhat_cell(rhat: float | None) -> str:
+    """R-hat with three decimals: its goal has two.
+
+    >>> rhat_cell(1.07), rhat_cell(None)
+    ('1.070', '–')
+    """
+    return shown(None) if rhat is None else f"{rhat:.3f}"
+
+
+def ess_cell(ess: float | None) -> str:
+    """Effective draws, whole.
+
+    >>> ess_cell(1249.2), ess_cell(None)
+    ('1,249', '–')
+    """
+    return shown(None) if ess is None else f"{ess:,.0f}"
 
 
 def _is_words(cell: str) -> bool:

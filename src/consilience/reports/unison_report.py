@@ -13,6 +13,7 @@ from consilience.reports.figures import (
     INK,
     MOST_PANELS,
     MOST_POINTS,
+    edges_of,
     finish_traces,
     pretty,
     small_axes,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_SCALES = 12
+_COLOURS_BELOW = "One line a chain, in the colours of the chains below"
 
 
 def sampler_in_words(summary: Mapping[str, Any]) -> list[str]:
@@ -71,10 +73,10 @@ def _whose_draws(summary: Mapping[str, Any]) -> str:
     """Who holds the draws, and what the figure shows of them."""
     whose = sorted({row["agent"] for row in summary["posterior"] if "agent" in row})
     if not whose:
-        return "All agents hold these draws, given the data of all of them. One line a chain."
+        return f"All agents hold these draws, given the data of all of them. {_COLOURS_BELOW}."
     return (
         "Draws given the data of all agents. All of them hold those of the shared parameters; those of a private one "
-        f"are at its agent alone. One line a chain, private ones of agent {whose[0]}."
+        f"are at its agent alone. {_COLOURS_BELOW}, private ones of agent {whose[0]}."
     )
 
 
@@ -138,8 +140,7 @@ def chain_marginals(run: RunDirectory) -> Figure:
     figure, axes = small_axes(len(names), min(4, len(names)), (2.6, 2.0))
     for column, (axis, name) in enumerate(zip(axes, names, strict=False)):
         values = draws[..., column]
-        low, high = np.quantile(values, (0.001, 0.999))
-        edges = np.linspace(low, high, 41)
+        edges = edges_of(values, values.shape[1])
         for chain in range(len(values)):
             height, _ = np.histogram(values[chain], edges, density=True)
             axis.stairs(height, edges, color=COLOURS[chain % len(COLOURS)], linewidth=1.1, alpha=0.8)

@@ -21,6 +21,7 @@ from consilience.plans import Plan
 from consilience.reports import Section, render_page
 from consilience.reports.run_report import details, theory_of
 from consilience.reports.tables import shown
+from consilience.reports.verdicts import kind_of
 from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, read_json, write_json
 from consilience.runs.loop import ShowProgress
@@ -94,7 +95,7 @@ def report_series(path: Path) -> Path:
     folded = {f"{run_name}: {name}": text for run_name, run in runs.items() for name, text in details(run).items()}
     whole = read_json(path / "summary.json")
     told = "" if by_graph else experiment.verdict(summaries)
-    verdict = Section("Verdict", f"{told} {_convergence_words(whole)}".strip())
+    verdict = Section("Verdict", f"{told} {_convergence_words(whole)}".strip(), verdict=kind_of(whole))
     own = sections_by_graph(whole, runs) if by_graph else experiment.series_sections(runs)
     sections = [verdict, *own, *theory_of(main)]
     return render_page(path, experiment.title, subtitle, facts, sections, folded)

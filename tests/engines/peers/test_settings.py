@@ -79,6 +79,8 @@ def test_a_missing_or_unreadable_or_damaged_file(network, tmp_path):
     settings.tls.certificate.write_text("nonsense")
     with pytest.raises(NetworkError, match="is not a certificate"):
         certificates.require_usable(*files, "agent-0")
+    with pytest.raises(NetworkError, match=r"plan.toml is another kind of file: .* nodes \(agent-0.toml"):
+        NodeSettings.load(NodeSettings.load(network[0]).plan)
     with pytest.raises(NetworkError, match="there is no file"):
         NodeSettings.load(tmp_path / "none.toml")
 

@@ -152,6 +152,11 @@ def read_settings(kind: type[Settings], path: Path) -> tuple[Settings, Path]:
         raise NetworkError(f"the file {path} cannot be read: {error}") from None
     except RecursionError:
         raise NetworkError(f"the file {path} cannot be read: its entries are nested too deeply") from None
+    if not any(entry.is_required() and name in entries for name, entry in kind.model_fields.items()):
+        raise NetworkError(
+            f"{path} is another kind of file: `consilience network init` makes those of nodes (agent-0.toml …) "
+            "and of relays"
+        )
     try:
         return kind(**entries), path.resolve().parent
     except InputError as error:
