@@ -255,9 +255,16 @@ class Problem:
 
 def cast_floats(tree: Any, dtype: Any) -> Any:
     """The arrays of a pytree, floating-point ones in the given dtype."""
-    return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf, dtype if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None), tree
-    )
+
+    def cast(leaf: Any) -> jax.Array:
+        if not np.issubdtype(np.asarray(leaf).dtype, np.floating):
+            return jnp.asarray(leaf)
+        if not isinstance(leaf, jax.Array):  # by NumPy, since JAX compiles a program for each shape
+            with np.errstate(over="ignore"):
+                leaf = np.asarray(leaf, dtype)
+        return jnp.asarray(leaf, dtype)
+
+    return jax.tree.map(cast, tree)
 
 
 def require_shards(shards: Sequence[Any]) -> None:

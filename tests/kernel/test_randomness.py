@@ -26,6 +26,19 @@ def test_the_hash_is_the_one_of_jax():
         assert (ours == theirs).all()
 
 
+def test_keys_are_the_ones_of_jax_known_or_traced():
+    chains, agents = np.array([0, 7]), np.array([3, 0, 2**31 + 5])
+    found = agent_keys(2**32 - 1, Purpose.BATCH, chains, agents)
+    make = jax.jit(lambda *numbers: agent_keys(2**32 - 1, Purpose.BATCH, *numbers))
+    traced = make(chains, agents.astype(np.uint32))
+    root = jax.random.fold_in(jax.random.key(2**32 - 1, impl="threefry2x32"), Purpose.BATCH)
+    for place, key in np.ndenumerate(np.asarray(jax.random.key_data(found)).view("u4,u4")[..., 0]):
+        own = jax.random.fold_in(jax.random.fold_in(root, chains[place[0]]), np.uint32(agents[place[1]]))
+        assert tuple(np.asarray(jax.random.key_data(own))) == tuple(key)
+    assert found.shape == (2, 3)
+    assert (jax.random.key_data(found) == jax.random.key_data(traced)).all()
+
+
 def test_keys_depend_on_seed_purpose_chain_and_agent_alone():
     whole = agent_keys(3, Purpose.NOISE, np.arange(4), np.arange(6))
     part = agent_keys(3, Purpose.NOISE, np.array([2]), np.array([1, 5]))

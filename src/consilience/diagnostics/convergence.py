@@ -1,4 +1,4 @@
-"""Effective sample size and R-hat by ArviZ, kept apart for the three things they may be computed over.
+"""Effective sample size and R-hat, kept apart for the three things they may be computed over.
 
 - **Chains** are independent copies of the whole network: R-hat across chains of one agent says whether sampling
   has converged. A single chain is split in two halves.
@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from consilience.diagnostics.agreement import agreement
+from consilience.diagnostics.mixing import effective_bulk, effective_mean, effective_tail, split_rhat
 
 MOST_DRAWS = 20_000
 
@@ -50,20 +51,20 @@ def convergence(draws: np.ndarray) -> Convergence:
 
 def rhat(draws: np.ndarray) -> np.ndarray:
     """R-hat across chains, `(size,)`, of draws `(chains, draws, size)`; a single chain is split in two halves."""
-    if len(draws) == 1:  # ArviZ wants two chains
+    if len(draws) == 1:
         half = draws.shape[1] // 2
         draws = np.stack([draws[0, :half], draws[0, half : 2 * half]])
-    return _by_arviz("rhat", draws)
+    return _of_each(split_rhat, draws)
 
 
 def effective_draws(draws: np.ndarray, where: Literal["bulk", "tail"] = "bulk") -> np.ndarray:
     """Effective sample size, `(size,)`, of draws `(chains, draws, size)`, all chains together."""
-    return _by_arviz("ess", draws, method=where)
+    return _of_each(effective_bulk if where == "bulk" else effective_tail, draws)
 
 
 def mean_error(draws: np.ndarray) -> np.ndarray:
     """The Monte Carlo standard error of the mean, `(size,)`, of draws `(chains, draws, size)`."""
-    return _by_arviz("mcse", draws)
+    return _of_each(lambda one: one.std(ddof=1) / np.sqrt(effective_mean(one)), draws)
 
 
 def bfmi(energy: np.ndarray) -> np.ndarray:
@@ -78,13 +79,9 @@ def bfmi(energy: np.ndarray) -> np.ndarray:
     )
 
 
-def _by_arviz(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
-    """Apply an ArviZ statistic to `(chains, draws, size)`; too few draws give NaN."""
+def _of_each(statistic: Callable[[np.ndarray], float], draws: np.ndarray) -> np.ndarray:
+    """A statistic of each column of `(chains, draws, size)`; of too few draws, or of what is no number, it is NaN."""
     if draws.shape[1] < 4:
         return np.full(draws.shape[-1], np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major version on import
-        import arviz
-    function: Any = getattr(arviz, statistic)
-    columns = [draws[..., column] for column in range(draws.shape[-1])]
-    return np.array([np.nan if np.isnan(one).any() else float(function(one, **options)) for one in columns])
+    columns = np.moveaxis(np.asarray(draws, float), -1, 0)
+    return np.array([np.nan if np.isnan(one).any() else statistic(one) for one in columns])

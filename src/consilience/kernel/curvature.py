@@ -10,6 +10,7 @@ import numpy as np
 
 from consilience.kernel.gradients import MANY_PARAMETERS, local_gradient
 from consilience.kernel.parameters import Parameters, initial_positions
+from consilience.kernel.quickly import for_work
 from consilience.kernel.randomness import Purpose, agent_keys
 from consilience.problems import Problem
 
@@ -50,11 +51,11 @@ def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarr
     most = _ROWS if parameters.size <= MANY_PARAMETERS else _ROWS_OF_LARGE_MODELS
     rows = int(min(most, problem.shard_sizes.max()))
     used = np.minimum(problem.shard_sizes, rows)
-    weights = jnp.asarray(np.arange(rows) < used[:, None], dtype)
-    data = jax.tree.map(lambda leaf: leaf[:, :rows], problem.stacked_shards(dtype))
+    weights = np.asarray(np.arange(rows) < used[:, None], dtype)
+    data = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :rows], problem.stacked_shards(dtype))
     gradient = local_gradient(problem, parameters)
     is_shared = np.arange(parameters.size) < parameters.num_shared
-    counted = jnp.asarray(np.where(is_shared, 1.0, problem.prior_share**0.5), dtype)
+    counted = np.asarray(np.where(is_shared, 1.0, problem.prior_share**0.5), dtype)
 
     def one_agent(w: jax.Array, shard: Any, weights: jax.Array, scale: jax.Array) -> jax.Array:
         def hessian_times(v: jax.Array) -> jax.Array:
@@ -70,12 +71,12 @@ def _largest_curvature(problem: Problem, seed: int, dtype: Any, agents: np.ndarr
         v = jax.lax.fori_loop(0, _POWER_ITERATIONS, iterate, first / jnp.linalg.norm(first))
         return v @ hessian_times(v)  # negative where the potential curves downwards, which is no stiffness
 
-    scale = jnp.asarray(problem.shard_sizes / used, dtype)
+    scale = np.asarray(problem.shard_sizes / used, dtype)
 
-    @jax.jit
     def by_agent(*arrays: Any) -> jax.Array:
         """One agent after the other: all at once could need a lot of memory."""
         return jax.lax.map(lambda own: one_agent(*own), arrays)
 
-    curvatures = np.asarray(by_agent(start, data, weights, scale))
+    work = _POWER_ITERATIONS * parameters.size * used.sum()
+    curvatures = np.asarray(for_work(work, by_agent)(start, data, weights, scale))
     return max(0.0, float(np.where(np.isfinite(curvatures), curvatures, 0.0).max()))

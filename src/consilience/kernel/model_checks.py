@@ -11,6 +11,7 @@ import numpy as np
 
 from consilience.errors import ProblemError
 from consilience.kernel.parameters import Parameters, potential
+from consilience.kernel.quickly import for_work
 from consilience.problems import Problem
 
 _CHECKED_ROWS = 256
@@ -126,12 +127,12 @@ def _require_finite_start(
         some = jax.tree.map(lambda leaf: leaf[:_CHECKED_ROWS], rows)
         return jnp.isfinite(jax.grad(lambda w: potential(problem, parameters, w, some, None, 1.0))(w)).all()
 
-    @jax.jit
     def by_agent(*arrays: Any) -> Any:
         """One agent after the other: all at once could need the memory of a full-batch gradient of them all."""
         return jax.lax.map(lambda own: (*one_agent(*own), gradient_is_finite(*own)), arrays)
 
-    each, priors, finite = jax.tree.map(np.asarray, by_agent(start, data))
+    check = for_work(parameters.size * problem.shard_sizes.sum(), by_agent)
+    each, priors, finite = jax.tree.map(np.asarray, check(start, data))
     for place, values in enumerate(each):
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:

@@ -22,7 +22,8 @@ from jax.flatten_util import ravel_pytree
 
 from consilience.errors import ProblemError
 from consilience.kernel.constraints import Constraint, constraints_of, matching
-from consilience.problems import Problem
+from consilience.kernel.quickly import compiled_quickly
+from consilience.problems import Problem, cast_floats
 
 _RESERVED = {"chain", "agent", "draw", "step", "step_size", "weight"}
 
@@ -175,7 +176,7 @@ def _example(init: Callable[[jax.Array], Any]) -> Any:
     key = jax.random.key(0)
     try:
         jax.eval_shape(lambda key: returned.setdefault("tree", init(key)), key)
-        values = jax.jit(init)(key)  # compiled once, as it is the same function every time
+        values = compiled_quickly(init, same_bits=True)(key)
     except Exception:
         return init(key)  # which says what is wrong with it
     tree = returned["tree"]
@@ -190,7 +191,7 @@ def _layout(problem: Problem, example: Any, dtype: Any) -> Parameters:
     if len(private) == len(names):
         raise ProblemError("all parameters are private: without a shared one agents have nothing to agree on")
     constraints = constraints_of(problem.constraints, shapes) if problem.constraints else {}
-    cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), example)
+    cast = cast_floats(example, dtype)
     parts = _parts(shapes, private, constraints)
     size, num_shared = (sum(part.stop - part.start for part in some) for some in (
         parts, [part for part in parts if not part.private]
@@ -293,7 +294,7 @@ def initial_positions(problem: Problem, parameters: Parameters, keys: jax.Array,
     def mapped(function: Any, keys: jax.Array) -> Any:
         for _ in keys.shape:
             function = jax.vmap(function)
-        return jax.jit(function)(keys)
+        return compiled_quickly(function, same_bits=True)(keys)
 
     if callable(problem.init):
         init = problem.init

@@ -37,17 +37,17 @@ class Purpose(enum.IntEnum):
 
 
 def agent_keys(seed: int, purpose: Purpose, chains: Any, agents: Any) -> jax.Array:
-    """Keys of shape `(len(chains), len(agents))` for the given chain and agent numbers."""
-    root = jax.random.key(seed, impl="threefry2x32")
-    chains, agents = jnp.asarray(chains, jnp.uint32), jnp.asarray(agents, jnp.uint32)
-    return _agent_keys(root, np.uint32(purpose), chains, agents)
+    """Keys of shape `(len(chains), len(agents))` for the given chain and agent numbers.
 
-
-@jax.jit  # one program instead of one for every operation
-def _agent_keys(root: jax.Array, purpose: Any, chains: Any, agents: Any) -> jax.Array:
-    root = jax.random.fold_in(root, purpose)
-    per_chain = jax.vmap(lambda c: jax.random.fold_in(root, c))(chains)
-    return jax.vmap(lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(agents))(per_chain)
+    They are what `fold_in` makes of `key(seed)` with purpose, chain and agent. Of numbers that are known they are
+    computed by NumPy, since to compile the hash took more time than nearly anything else at a run's start.
+    """
+    numpy = jnp if isinstance(chains, jax.core.Tracer) or isinstance(agents, jax.core.Tracer) else np
+    numbers = np.full((1, 1), purpose), numpy.asarray(chains)[:, None], numpy.asarray(agents)[None]
+    words: tuple[Any, Any] = np.zeros((1, 1), np.uint32), np.full((1, 1), seed, np.uint32)
+    for number in numbers:
+        words = threefry(*words, np.zeros((1, 1), np.uint32), number.astype(np.uint32))
+    return jax.random.wrap_key_data(numpy.stack(words, -1), impl="threefry2x32")
 
 
 def chain_keys(seed: int, purpose: Purpose, num_chains: int, step: Any) -> tuple[jax.Array, jax.Array]:

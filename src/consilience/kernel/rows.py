@@ -39,9 +39,9 @@ class Rows:
         self.groups = None
         self._is_long: list[Any] = []  # of each array of a shard: whether it is a table that lies with rows last
         self.row_weights: Any = None
-        self.scale = jnp.asarray(np.ones(len(self.sizes)), dtype)
+        self.scale = jnp.asarray(np.ones(len(self.sizes), dtype))
         if self.batch_size is not None:
-            self.scale = jnp.asarray(self.sizes / self.batch_size, dtype)
+            self.scale = jnp.asarray(np.asarray(self.sizes / self.batch_size, dtype))
         elif len(set(everybody)) > 1:
             self.row_weights = _mask(self.sizes, longest, dtype)
         if self.per_chain:
@@ -78,12 +78,15 @@ class Rows:
 
         Products with few columns then go along the rows. In a program it is only the order in which data is read.
         """
+
+        def turned(leaf: Any) -> jax.Array:
+            if isinstance(leaf, jax.core.Tracer):
+                return jnp.moveaxis(leaf, source, to)
+            return jnp.asarray(np.moveaxis(np.asarray(leaf), source, to))  # without a program for each shape
+
         leaves, structure = jax.tree.flatten(data)
-        found = [
-            jnp.moveaxis(leaf, source, to) if is_long else leaf
-            for leaf, is_long in zip(leaves, cycle(self._is_long or [False]), strict=False)
-        ]
-        return jax.tree.unflatten(structure, found)
+        each = zip(leaves, cycle(self._is_long or [False]), strict=False)
+        return jax.tree.unflatten(structure, [turned(leaf) if is_long else leaf for leaf, is_long in each])
 
     def chosen_rows(self, keys: jax.Array, steps: jax.Array, sizes: Any = None) -> jax.Array | None:
         """`(steps, chains, agents, batch_size)` row numbers, or `None` for the full shards.
@@ -123,4 +126,4 @@ def _leaves(problem: Problem) -> list[Any]:
 
 def _mask(sizes: np.ndarray, longest: int, dtype: Any) -> jax.Array:
     """`(agents, rows)`: 1 for an agent's own rows, 0 for filling."""
-    return jnp.asarray(np.arange(longest) < sizes[:, None], dtype)
+    return jnp.asarray(np.asarray(np.arange(longest) < sizes[:, None], dtype))

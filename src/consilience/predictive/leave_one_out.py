@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from consilience.diagnostics.mixing import effective_mean
 from consilience.errors import DivergedError
 from consilience.predictive.blocks import blocks
 from consilience.predictive.draws import over_draws
@@ -84,16 +85,12 @@ def leave_one_out(program: Callable[..., Any], pieces: Pieces, rows: Any, block:
 
 def relative_efficiency(draws: xarray.Dataset) -> float:
     """Effective draws over draws, the mean over shared parameters, as ArviZ takes it; 1 for a single chain."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-
     private = draws.attrs.get("private", [])
     shared = [name for name in draws.attrs["parameters"] if name not in private]
     if draws.sizes["chain"] == 1 or draws.sizes["draw"] < 4:
         return 1.0
     columns = [column for name in shared for column in np.moveaxis(_last(draws[name]), -1, 0)]
-    found = np.mean([arviz.ess(column, method="mean") for column in columns])
+    found = np.mean([effective_mean(column) for column in columns])
     efficiency = float(found) / (draws.sizes["chain"] * draws.sizes["draw"])
     return efficiency if np.isfinite(efficiency) else 1.0
 
