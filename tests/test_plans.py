@@ -77,7 +77,7 @@ def test_plans_that_store_nothing_are_refused():
     ({"num_steps": 100}, "counts draws: take num_warmup and num_draws in place of 'num_steps'"),
     ({"burn_in": 100}, "in place of 'burn_in'"),
     ({"store_every": 2}, "in place of 'store_every'"),
-    ({"batch_size": 4}, "needs the gradients of all rows"),
+    ({"batch_size": 4}, "needs the gradients of all rows.*kinetic"),
     ({"dtype": "float32"}, "needs double precision"),
     ({"num_draws": 10, "max_draws": 100}, "leave out max_draws, or num_draws"),
     ({"num_warmup": 5}, "num_warmup"),
