@@ -73,7 +73,7 @@ def walk_by_hand(cell: Cell, problem: Problem, num_steps: int, temperature: floa
     graph = graphs.ring(agents)
     mixing = chebyshev(graph, 1)
     mix = np.eye(agents) - mixing.rate * graph.laplacian.toarray()
-    matrix = jnp.asarray((mix + mixing.kept * np.eye(agents)) / (1 + mixing.kept), jnp.float32)
+    matrix = jnp.asarray(mix + mixing.kept * (np.eye(agents) - mix), jnp.float32)
     kept = math.exp(-h)
     deviation = math.sqrt((1 - kept**2) * agents * temperature)
 

@@ -30,10 +30,10 @@ def unequal():
     return regression([3, 20, 8, 40], num_features=3, noise_variance=0.5)
 
 
-def warm_up(problem, graph, here=None):
+def warm_up(problem, graph, here=None, temperature=1.0):
     agents = np.arange(problem.num_agents)[:here]
     network = Network(agents, problem.num_agents, lambda values: values.sum(0))
-    plan = cs.Plan(graph=graph, sampler=cs.kinetic(), num_draws=10)
+    plan = cs.Plan(graph=graph, sampler=cs.kinetic(temperature=temperature), num_draws=10)
     return WarmUp(problem, plan, Parameters.of(problem, np.float64), network)
 
 
@@ -57,6 +57,9 @@ def test_agents_of_a_complete_graph_are_exact_and_others_are_not(unequal):
     many = warm_up(unequal, graph).predicted(tuning(unequal, graph, exchanges=12))
     np.testing.assert_allclose(few["mean_error"], 0, atol=1e-7)  # what the correction is for
     assert np.abs(few["variance_error"]).max() > 10 * np.abs(many["variance_error"]).max() > 0
+    cold = warm_up(unequal, graph, temperature=0.0).predicted(tuning(unequal, graph, exchanges=2))
+    for name, errors in few.items():  # variances are compared with those at the temperature, not with the posterior's
+        np.testing.assert_allclose(cold[name], errors, atol=1e-9)
 
 
 def test_what_is_not_predicted_says_why(unequal):

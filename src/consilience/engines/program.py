@@ -26,7 +26,7 @@ import numpy as np
 from consilience.engines.base import Segment
 from consilience.kernel.step import coefficients_of, each, one_step
 from consilience.plans import Plan
-from consilience.samplers import Gossip
+from consilience.samplers import Gossip, SpeaksLast
 
 BLOCK_NUMBERS = 2**18  # numbers prepared at once: about 1 MB, which stays in cache
 LONGEST_BLOCK = 32  # longer ones get split among threads, which then wait for each other
@@ -112,7 +112,7 @@ class Local:
     chosen_rows: Callable[[Any], jax.Array | None]
     """From steps to the rows of their minibatches, steps first."""
     gradients: Callable[..., jax.Array]
-    """From positions, in the sampler's coordinates, and chosen rows to the gradients there."""
+    """From parameters and chosen rows to the gradients there, in the sampler's coordinates."""
     disagreement: Callable[[Any], Any]
     """From the messages of the agents here, `(chains, agents, …)`, to their disagreement."""
     consensus_error: Callable[[jax.Array], jax.Array]
@@ -121,6 +121,8 @@ class Local:
     """Where in a vector private parameters begin, if there are some."""
     parameters: Callable[[jax.Array], jax.Array] = lambda positions: positions
     """From the sampler's coordinates to the parameters, which are what is stored."""
+    is_small: bool = False
+    """Whether a step is so little work that to share it out among threads costs more than it saves."""
 
 
 class Place(NamedTuple):
@@ -156,18 +158,24 @@ def run_segment(
     def some_steps(first: Any, count: Any, carry: Any) -> Any:
         """At most `prepared_steps` steps."""
         steps = first + jnp.arange(part, dtype=jnp.int32)
-        numbers = jax.vmap(numbers_of)(steps)
+        numbers = jax.vmap(numbers_of)(steps) if sampler.numbers_change else numbers_of(first)
         noise = local.noise(steps)
         rows = local.chosen_rows(steps)
+        has_parts = local.is_small and isinstance(sampler, SpeaksLast)
+        apart = partial(_apart, count > 0) if has_parts else _as_it_is
         numbered = (steps - stored_from) // plan.store_every
         slots = jnp.where(numbered < 0, sizes.slots, numbered - first_draw)
 
         def step(j: Any, carry: Any) -> Any:
             state, draws = carry
             own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
-            now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
-            gradients = partial(local.gradients, rows=chosen)
-            state = one_step(sampler, plan.graph, state, now, own, gradients, local.disagreement, local.private_start)
+            chosen = jax.tree.map(lambda leaf: leaf[j], rows)
+            now = jax.tree.map(lambda leaf: leaf[j], numbers) if sampler.numbers_change else numbers
+            gradients = apart(partial(local.gradients, rows=chosen))
+            state = one_step(
+                sampler, plan.graph, state, now, own, lambda positions: gradients(local.parameters(positions)),
+                local.disagreement, local.private_start, apart,
+            )  # fmt: skip
             return state, jax.lax.dynamic_update_index_in_dim(draws, positions_of(state), slots[j], 0)
 
         return jax.lax.fori_loop(0, count, step, carry)
@@ -190,3 +198,27 @@ def run_segment(
 
     blocks = (num_steps + sizes.block_steps - 1) // sizes.block_steps
     return jax.lax.fori_loop(0, blocks, block, (state, draws, consensus))
+
+
+def _as_it_is(part: Any) -> Any:
+    return part
+
+
+def _apart(always: Any, part: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of a step as a branch that is always taken, which no compiler can know.
+
+    On CPU a sequence of more than eight operations is run as a graph of tasks, which threads take from a queue. With
+    small operations that takes longer than they do; a branch is a shorter sequence of its own.
+    """
+
+    def branch(*arguments: Any) -> Any:
+        like, given = jax.eval_shape(part, *arguments), jax.eval_shape(_as_it_is, arguments[0])
+        if jax.tree.flatten(like) == jax.tree.flatten(given):  # then what comes out may lie where it came from
+            return jax.lax.cond(always, part, lambda first, *_: first, *arguments)
+        return jax.lax.cond(always, part, lambda *_: jax.tree.map(_zeros, like), *arguments)
+
+    return branch
+
+
+def _zeros(like: Any) -> jax.Array:
+    return jnp.zeros(like.shape, like.dtype)

@@ -72,6 +72,9 @@ from consilience.problems import Problem
 _MOST_GROUPS = 4
 _CHAINS_OF_A_GROUP = 4  # at most, up to 16 chains: smaller groups leave vector units idle, larger ones leave cores so
 
+_FEW_NUMBERS = 2**16
+"""Parameters and data that a step of a group of chains reads, up to which it is better made in one thread."""
+
 
 class Simulation(Gossiping):
     """Samples every agent of every chain in this process."""
@@ -112,6 +115,8 @@ class Simulation(Gossiping):
         self.block_steps = max(1, min(LONGEST_BLOCK, BLOCK_NUMBERS // numbers, longest))
         self._sizes = sizes_of(plan, longest, self.block_steps, self.block_steps)
         self.max_steps = self._sizes.max_steps
+        read = len(self._groups[0]) * (plan.num_agents * size + self._data.numbers_of_a_step)
+        self._is_small = read <= _FEW_NUMBERS
 
     def data_digest(self) -> str:
         """Of all shards."""
@@ -237,7 +242,7 @@ class Simulation(Gossiping):
             def of_batch(where: jax.Array) -> jax.Array:
                 return self._gradients(where, used, row_weights, scale, own)
 
-            return pulled_back(corrected(of_batch, anchor_of(tuning))(parameters(positions)))
+            return pulled_back(corrected(of_batch, anchor_of(tuning))(positions))
 
         def noise(steps: jax.Array) -> jax.Array:
             own = keys[Purpose.NOISE]
@@ -254,6 +259,7 @@ class Simulation(Gossiping):
             consensus_error=consensus_error,
             private_start=self.parameters.private_start,
             parameters=parameters,
+            is_small=self._is_small,
         )
         return run_segment(self.plan, self._sizes, self.dtype, local, state, place)
 

@@ -76,8 +76,7 @@ def ended(message: Any, sofar: Exchanged, mixing: Mixing) -> Any:
     """The mixed message after the last exchange."""
     if _is_zero(mixing.kept):
         return sofar.now
-    kept = mixing.kept
-    return jax.tree.map(lambda x, y: (x + kept * y) / (1 + kept), sofar.now, message)
+    return jax.tree.map(lambda x, y: x + mixing.kept * (y - x), sofar.now, message)
 
 
 def _is_zero(number: Any) -> bool:

@@ -35,6 +35,7 @@ class Rows:
         everybody = self.sizes if all_sizes is None else all_sizes
         longest = int(everybody.max())
         self._stacked = lambda: problem.stacked_shards(dtype, longest)
+        self._numbers_of_a_row = _numbers_of_a_row(problem)
         self.per_chain = problem.replicas is not None
         self.groups = None
         self._is_long: list[Any] = []  # of each array of a shard: whether it is a table that lies with rows last
@@ -50,7 +51,7 @@ class Rows:
         if self.batch_size is None:
             self._is_long = [np.ndim(leaf) == 2 and np.shape(leaf)[1] <= longest for leaf in _leaves(problem)]
         if self.row_weights is not None and all_sizes is None and grouped:
-            groups = places_by_length(self.sizes, plan.num_chains * _numbers_of_a_row(problem))
+            groups = places_by_length(self.sizes, plan.num_chains * self._numbers_of_a_row)
             if len(groups) > 1:
                 self.groups = groups
                 self.row_weights = tuple(_mask(self.sizes[own], int(self.sizes[own].max()), dtype) for own in groups)
@@ -63,6 +64,12 @@ class Rows:
     def stacked(self) -> Any:
         """All shards as arrays `(agents, rows, …)`, made anew."""
         return self._stacked()
+
+    @property
+    def numbers_of_a_step(self) -> int:
+        """How many numbers of data all agents of one chain read in a step."""
+        rows = self.sizes.sum() if self.batch_size is None else self.batch_size * len(self.sizes)
+        return int(rows) * self._numbers_of_a_row
 
     def evaluated(self, evaluate: Callable[..., Any]) -> Callable[..., Any]:
         """A function of positions, what `used` gives, row weights and so on, from one for agents side by side."""

@@ -22,6 +22,9 @@ from consilience.graphs import Graph
 from consilience.kernel.chebyshev import mixed
 from consilience.samplers import Gossip, Leaf, SpeaksFirst, SpeaksLast
 
+Apart = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""From a part of a step to the same part, as something that a program runs by itself (`engines/program.py`)."""
+
 
 class BothCoefficients(NamedTuple):
     """The numbers of one step of a model with private parameters."""
@@ -58,6 +61,7 @@ def one_step(
     gradients: Callable[[Any], Any],
     disagreement: Callable[[Any], Any],
     private_start: int | None = None,
+    apart: Apart = lambda part: part,
 ) -> Any:
     """The states after a step.
 
@@ -70,17 +74,24 @@ def one_step(
         gradients: from positions to `∇U_i`.
         disagreement: from messages to `Σ_j a_ij (m_i − m_j)`.
         private_start: where private parameters begin, if there are some.
+        apart: what becomes of the parts of a step after the gradient, where it has several.
     """
     mixing = sampler.mixing(graph, shared_coefficients(coefficients, private_start))
     if isinstance(sampler, SpeaksFirst):
         message = message_before(sampler, state, private_start)
         heard = mixed(message, disagreement, mixing)
         gradient = gradients(each(sampler.position)(state))
-    else:
-        gradient = gradients(each(sampler.position)(state))
-        message = message_after(sampler, state, gradient, coefficients, noise, private_start)
+        return completed(sampler, state, gradient, message, heard, coefficients, noise, private_start)
+
+    def said(state: Any, gradient: Any) -> Any:
+        return message_after(sampler, state, gradient, coefficients, noise, private_start)
+
+    def mixed_and_completed(state: Any, gradient: Any, message: Any) -> Any:
         heard = mixed(message, disagreement, mixing)
-    return completed(sampler, state, gradient, message, heard, coefficients, noise, private_start)
+        return completed(sampler, state, gradient, message, heard, coefficients, noise, private_start)
+
+    gradient = gradients(each(sampler.position)(state))
+    return apart(mixed_and_completed)(state, gradient, apart(said)(state, gradient))
 
 
 def message_before(sampler: SpeaksFirst, state: Any, private_start: int | None = None) -> Any:

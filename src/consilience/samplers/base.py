@@ -171,6 +171,8 @@ class Gossip(Sampler):
     """`T` multiplies the noise's variance: 1 samples the posterior, 0 optimises."""
 
     tunes_by_default: ClassVar[bool] = False
+    numbers_change: ClassVar[bool] = True
+    """Whether its `coefficients` may be others from step to step."""
     state_leaves: ClassVar[Any]
     """What the arrays of a state are: a pytree of `Leaf` that is a prefix of the state's.
 

@@ -37,6 +37,7 @@ class Corrected(SpeaksLast):
     """A sampler by gossip that corrects for agents whose data differ, and finds its numbers in a warm-up."""
 
     tunes_by_default: ClassVar[bool] = True
+    numbers_change: ClassVar[bool] = False
     options: ClassVar[Mapping[str, Option]] = {
         "step_size": Option("A constant step size."),
         "exchanges": Option("Exchanges with neighbours in a step (kinetic, langevin).", 1.0),

@@ -48,7 +48,7 @@ def curvature(potentials: LocalPotentials, network: Network, whitening: Dense, p
         apart = beyond * np.eye(hessians.shape[-1] - d) - hessians[..., d:, d:]
         across = hessians[..., :d, d:]
         shared = shared + across @ np.linalg.solve(apart, across.swapaxes(-1, -2))
-    norms = np.abs(np.linalg.eigvalsh(shared)).max(-1)  # (draws, agents)
+    norms = np.abs(_eigenvalues(shared)).max(-1)  # (draws, agents)
     found = network.summed(shared.swapaxes(0, 1), network.largest(norms.T))
     if found is None:
         raise DivergedError("curvatures are not finite where the warm-up has been: check the model for overflow")
@@ -60,11 +60,18 @@ def curvature(potentials: LocalPotentials, network: Network, whitening: Dense, p
 
 def _largest_private(network: Network, blocks: np.ndarray) -> float:
     """The largest eigenvalue of any agent's private block at any draw, 1 at least."""
-    own = np.linalg.eigvalsh(blocks)[..., -1].max(0)
+    own = _eigenvalues(blocks)[..., -1].max(0)
     found = network.summed(network.largest(own[:, None]))
     if found is None:
         raise DivergedError("curvatures are not finite where the warm-up has been: check the model for overflow")
     return max(1.0, float(found[0].max()))
+
+
+def _eigenvalues(matrices: np.ndarray) -> np.ndarray:
+    """In ascending order; no numbers of a matrix with an entry that is none, as the agent must say so to all."""
+    usable = np.isfinite(matrices).all((-2, -1), keepdims=True)
+    found = np.linalg.eigvalsh(np.where(usable, matrices, 0.0))
+    return np.where(usable[..., 0], found, np.nan)
 
 
 def _whitened(hessians: np.ndarray, whitening: Dense) -> np.ndarray:
@@ -74,4 +81,5 @@ def _whitened(hessians: np.ndarray, whitening: Dense) -> np.ndarray:
     change[:, :d, :d] = whitening.root
     change[:, d:, :d] = whitening.shear @ whitening.root
     change[:, d:, d:] = whitening.own_root
-    return change.swapaxes(1, 2) @ hessians @ change
+    with np.errstate(invalid="ignore"):  # of a model that overflows
+        return np.asarray(change.swapaxes(1, 2) @ hessians @ change)

@@ -44,8 +44,7 @@ def predicted(sampler: Corrected, graph: Graph, tuning: Tuning, here: Derivative
     network = GaussianNetwork(graph, root.T @ here.hessians @ root, -here.gradients @ root)
     if np.linalg.eigvalsh(network.precisions.sum(0))[0] <= 0:
         return left_out("the posterior is not log-concave at the warm-up's mean")
-    numbers = float(tuning.step_size), int(tuning.exchanges), sampler.temperature
-    law = ExactLaw(network, sampler.tuned(*numbers))
+    law = ExactLaw(network, sampler.tuned(float(tuning.step_size), int(tuning.exchanges), 1.0))
     there = law.positions(law.stationary())
     target, average = network.posterior, network.average(there)
     blocks = there.covariance.reshape(n, d, n, d)[np.arange(n), :, np.arange(n)]

@@ -399,7 +399,7 @@ class MeshSimulation(Gossiping):
             def of_batch(where: jax.Array) -> jax.Array:
                 return self._gradients(held.groups)(where, used, held.row_weights, held.scale, own)
 
-            return pulled_back(corrected(of_batch, anchor_of(tuning))(parameters(positions)))
+            return pulled_back(corrected(of_batch, anchor_of(tuning))(positions))
 
         local = Local(
             sampler=sampler,
