@@ -131,6 +131,11 @@ def test_a_cell_that_takes_too_long_has_failed_and_the_others_are_made(made, mon
     first, second = complete(tmp_path / "table")["results"]
     assert (first["failed"], first["error"]) == ("it took more than 0.002 minutes (--minutes)", "OverdueError")
     assert second["failed"] is None
+    monkeypatch.setattr(table, "sampled", lambda *_: ROW)
+    for minutes, left in ((0.001, []), (0.002, []), (1, ["nuts"])):
+        missing = start_table(request(methods=("nuts", "one-shot"), minutes=minutes), tmp_path / "table")
+        assert [cell.method for cell in missing] == left
+    assert [row["failed"] for row in complete(tmp_path / "table")["results"]] == [None, None]
 
 
 def test_seconds_are_those_of_all_attempts_and_draws_for_several_methods_count_at_each(made, monkeypatch, tmp_path):

@@ -8,7 +8,7 @@
       figures/*.png, report.html
 
 A cell that fails stays in the table with its reason. Interrupted, the table is continued with the cells that are not
-done, and asked for more of it gets the cells that it lacks.
+done, and asked for more of it gets the cells that it lacks. What took too long continues if it may take longer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from consilience.runs.files import disk_errors, read_json, write_json, write_tex
 from consilience.version import __version__
 from consilience.yardstick.alone import alone, combined, directory_of_draws, takes_draws
 from consilience.yardstick.cells import Cell, Request
-from consilience.yardstick.limits import clocked, deaths_counted, ended_after, seconds_in
+from consilience.yardstick.limits import OverdueError, clocked, deaths_counted, ended_after, seconds_in
 from consilience.yardstick.measures import is_false
 from consilience.yardstick.methods import METHODS
 from consilience.yardstick.sampled import ShowRun, sampled
@@ -56,7 +56,7 @@ def start_table(request: Request, path: Path) -> list[Cell]:
         requests = [*(one for one in before if one != request), request]  # the last one's minutes count
         every = [one.model_dump(mode="json", exclude_none=True) for one in requests]
         write_json(path / "yardstick.json", {"format": _FORMAT, "version": __version__, "requests": every})
-    return [cell for cell in _cells(path) if not _result(path, cell).is_file()]
+    return _lacking(path)
 
 
 def complete_table(path: Path, show: ShowRun, announce: Callable[[list[Cell]], Announce]) -> dict[str, Any]:
@@ -67,8 +67,7 @@ def complete_table(path: Path, show: ShowRun, announce: Callable[[list[Cell]], A
         show: called before each run; returns what shows its progress.
         announce: given the cells that are to be made, returns what is called before each of them, with its number.
     """
-    request = _requests(path)[-1]
-    missing = [cell for cell in _cells(path) if not _result(path, cell).is_file()]
+    request, missing = _requests(path)[-1], _lacking(path)
     done = [cell for cell in _cells(path) if cell not in missing]
     known = {source_of_draws(cell): cell for cell in done if read_json(_result(path, cell))["failed"] is None}
     begin = announce(missing)
@@ -122,6 +121,17 @@ def _cells(path: Path) -> list[Cell]:
     return list(dict.fromkeys(cell for request in _requests(path) for cell in request.cells()))
 
 
+def _lacking(path: Path) -> list[Cell]:
+    """The cells that are not done; one that took too long is not if it may take longer now."""
+    minutes = _requests(path)[-1].minutes
+
+    def is_done(cell: Cell) -> bool:
+        place = _result(path, cell)
+        return place.is_file() and read_json(place).get("minutes", minutes) >= minutes
+
+    return [cell for cell in _cells(path) if not is_done(cell)]
+
+
 def _result(path: Path, cell: Cell) -> Path:
     return path / cell.directory / "result.json"
 
@@ -146,6 +156,8 @@ def _made(path: Path, cell: Cell, request: Request, show: ShowRun) -> dict[str, 
         reason = " ".join(str(error).split()) or type(error).__name__
         log.warning("%s of %s failed: %s", cell.place, cell.posterior, reason)
         row |= {"failed": reason, "error": type(error).__name__}
+        if isinstance(error, OverdueError):
+            row["minutes"] = request.minutes
     return {**row, "seconds": seconds_in(places)}
 
 
