@@ -158,7 +158,8 @@ def classified(run: RunDirectory) -> Classified | None:
         for i, agent in enumerate(found["agent"].to_numpy()[:_MOST_CURVES].tolist()):
             where, share = found["bin_confidence"].to_numpy()[i], found["bin_accuracy"].to_numpy()[i]
             there = np.isfinite(where) & np.isfinite(share)
-            calibration.append(Curve(f"agent {agent}", _points(where[there], share[there])))
+            rows = found["bin_share"].to_numpy()[i][there].tolist() if "bin_share" in found else ()
+            calibration.append(Curve(f"agent {agent}", _points(where[there], share[there]), rows))
     for site in checks_of(run)[:_MOST_CURVES]:
         for name, one in site["outcomes"].items():
             if "predicted" in one:
