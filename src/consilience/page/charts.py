@@ -20,7 +20,7 @@ DASHES = ("solid", "dashed", "dotted")
 
 _MARGIN = 11
 """Percent of a figure's width for the numbers on its left."""
-_LOGARITHMIC, _LONG = 10, 1000
+_LOGARITHMIC, _LONG = 10, 100
 """How many times the smallest number the largest is, from where on heights and steps have a log scale."""
 
 

@@ -176,8 +176,8 @@ class Classifier:
             self.calibration.set(charts.calibration(found.calibration, dark))
 
 
-PARTS = (Classifier, Agreement, WarmUp, Messages, Participation)
-"""Those that stand beside each other."""
+COLUMNS = ((Agreement, WarmUp), (Classifier, Messages, Participation))
+"""Those that stand beside each other, from top to bottom."""
 
 
 class Log:
