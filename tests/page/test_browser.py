@@ -197,7 +197,9 @@ def test_a_network_is_seen_to_move_to_lose_a_node_and_to_finish(tmp_path):
     files = study_network(tmp_path)
     with browser() as page, watched(tmp_path / "NET") as address:
         page.open(address)
-        page.wait(lambda said: said.count("not here yet") == 3, "that no node is here yet")
+        text = page.wait(lambda said: said.count("not here yet") == 3, "that no node is here yet")
+        assert text.count("No draws yet.") == 3  # the verdict, convergence, marginals: and nothing that is empty
+        assert "prior" not in text
         nodes = [Command("node", path, *(["--page"] if path == files[2] else [])) for path in files]
         with ended_at_last(nodes):
             page.picture("page-warming-up", when=lambda said: "Warming up: move" in said)

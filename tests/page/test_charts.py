@@ -102,6 +102,15 @@ def test_a_scale_has_numbers_on_it():
     assert (narrow["xAxis"]["type"], narrow["yAxis"]["type"]) == ("value", "value")
 
 
+def test_a_bin_of_few_rows_is_a_small_point():
+    """And one of unknown rows is as large as all of its kind."""
+    curves = [Curve("agent 0", [(0.3, 1.0), (0.9, 0.9)], [0.01, 0.81]), Curve("agent 1", [(0.5, 0.5)])]
+    _, known, unknown = charts.calibration(curves, False)["series"]
+    assert [one["symbolSize"] for one in known["data"]] == [3.6, 16.4]
+    assert [one["value"] for one in known["data"]] == curves[0].points
+    assert (unknown["data"], unknown["symbolSize"]) == (curves[1].points, 5)
+
+
 def test_chains_stand_side_by_side_on_one_scale():
     lines = [Curve(f"chain {n}", [(0.0, 1.0), (1.0, 2.0 + n)]) for n in range(3)]
     drawn = charts.trace(Curves("w", [], [], lines), {"chain 0", "chain 2"}, False, "move")

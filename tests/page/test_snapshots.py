@@ -243,6 +243,7 @@ def test_a_run_by_nodes_is_watched_from_its_first_moment(tmp_path):
     assert (name, place.run, place.network) == ("run", None, tmp_path / "run" / "network")
     found = Reader().snapshot(place)
     assert (found.state, found.progress.words) == ("waiting", "waiting for the first node")
+    assert [one.state for one in found.agents] == ["unknown"] * 3  # nobody was asked yet
     whole = gossip_run(tmp_path / "whole", finish=False, engine="peers")
     shutil.copytree(whole.path, tmp_path / "run", dirs_exist_ok=True)
     ((_, place),) = places(tmp_path / "run").items()

@@ -20,7 +20,7 @@ DASHES = ("solid", "dashed", "dotted")
 
 _MARGIN = 11
 """Percent of a figure's width for the numbers on its left."""
-_LOGARITHMIC, _LONG = 10, 1000
+_LOGARITHMIC, _LONG = 10, 100
 """How many times the smallest number the largest is, from where on heights and steps have a log scale."""
 
 
@@ -124,10 +124,16 @@ def percent(curves: Sequence[Curve], dark: bool) -> Options:
 
 
 def calibration(curves: Sequence[Curve], dark: bool) -> Options:
-    """The share that is right over the predicted probability; the diagonal is calibrated."""
-    series = _series(curves, {one.name for one in curves}, dark, width=1.4)
-    for one in series:
+    """The share that is right over the predicted probability; the diagonal is calibrated.
+
+    A point is as large as the rows that it stands for are many: a bin of two rows is at 0, a half or 1 by luck.
+    """
+    series = _series(curves, {one.name for one in curves}, dark, width=0.8)
+    for one, curve in zip(series, curves, strict=True):
         one |= {"showSymbol": True, "symbolSize": 5}
+        if curve.shares:
+            sizes = [round(2 + 16 * math.sqrt(share), 1) for share in curve.shares]
+            one["data"] = [{"value": p, "symbolSize": s} for p, s in zip(curve.points, sizes, strict=True)]
     grey = ink(dark)[1]
     series.insert(
         0,

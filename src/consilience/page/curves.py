@@ -21,6 +21,8 @@ class Curve(NamedTuple):
 
     name: str
     points: Points
+    shares: Sequence[float] = ()
+    """Of calibration, what share of the rows each point stands for, if that is known."""
 
 
 class Curves(NamedTuple):

@@ -23,7 +23,7 @@ class Agreement:
 
     def update(self, one: Snapshot, dark: bool) -> None:
         """Show a snapshot."""
-        self.card.show(len(one.network.places) > 1)
+        self.card.show(len(one.network.places) > 1 and bool(one.agreement_words))
         self.words.set(one.agreement_words)
         self.chart.chart.set_visibility(bool(one.agreement))
         if one.agreement:
@@ -99,6 +99,7 @@ class Messages:
 
     def update(self, one: Snapshot, dark: bool) -> None:
         """Show a snapshot."""
+        self.card.show(bool(one.messages_words or one.messages))
         self.words.set(one.messages_words)
         self.rows.table.set_visibility(bool(one.messages))
         self.rows.set(
@@ -176,8 +177,8 @@ class Classifier:
             self.calibration.set(charts.calibration(found.calibration, dark))
 
 
-PARTS = (Classifier, Agreement, WarmUp, Messages, Participation)
-"""Those that stand beside each other."""
+COLUMNS = ((Agreement, WarmUp), (Classifier, Messages, Participation))
+"""Those that stand beside each other, from top to bottom."""
 
 
 class Log:

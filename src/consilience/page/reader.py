@@ -56,7 +56,8 @@ class Reader:
             verdict=Verdict("No draws yet.", "unknown"),
             progress=Progress("waiting for the first node", 0.0),
             network=self.memory.network(plan),
-            agents=self.hearing.agents({}),
+            agents=self.hearing.agents({})
+            or [Agent(number, "unknown", "is being asked") for number in range(plan.num_agents)],
             log=log_of(place.logs),
         )
 

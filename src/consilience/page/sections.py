@@ -27,6 +27,8 @@ _GOAL = """
 </span>
 """
 _MOST_LINES = 10
+_NO_DRAWS = "No draws yet."
+_PRIOR = " The dotted grey line is the prior."
 _NO_PRIOR = " Without the prior: that of a problem of one's own is in its program, which this page does not run."
 
 
@@ -155,7 +157,10 @@ class Convergence:
         )
         self.words.set(
             f"{followed}R-hat and effective draws are those of the worst agent. A bar is full at its goal."
+            if rows
+            else _NO_DRAWS
         )
+        self.rows.table.set_visibility(bool(rows))
         self.rows.set(rows)
 
 
@@ -213,14 +218,18 @@ class Parameters:
         if not self._chosen_by_hand and not self.chosen:
             self.select.set_value(list(one.curves)[:MOST_SHOWN])
             self._chosen_by_hand = False
-        there = {label: one.curves[label] for label in self.chosen if label in one.curves}
+        there = {name: one.curves[name] for name in self.chosen if name in one.curves and one.curves[name].density}
         self.legend.set(key([line for some in there.values() for line in (*some.density, *some.trace)]), _MOST_LINES)
         has_prior = any(some.prior for some in there.values())
         self.words.set(
-            "On the left the draws so far as densities, on the right as paths."
-            + (" The dotted grey line is the prior." if has_prior else _NO_PRIOR if there else "")
-            + f" {one.left_out}"
+            f"On the left the draws so far as densities, on the right as paths."
+            f"{_PRIOR if has_prior else _NO_PRIOR} {one.left_out}"
+            if there
+            else _NO_DRAWS
+            if self.chosen or not one.labels
+            else "Choose a parameter to look at."
         )
+        self.select.set_visibility(bool(one.labels))
         for label in [known for known in self._pairs if known not in there]:
             self._pairs.pop(label)[0].delete()
         for label, some in there.items():

@@ -155,10 +155,13 @@ def classified(run: RunDirectory) -> Classified | None:
         words.append(
             f"Averaged over draws, {100 * right.mean():.2f} % of the held-out inputs are classified rightly."
         )
+        if "bin_share" in found:
+            words.append("In the figure of calibration a point is as large as its rows are many.")
         for i, agent in enumerate(found["agent"].to_numpy()[:_MOST_CURVES].tolist()):
             where, share = found["bin_confidence"].to_numpy()[i], found["bin_accuracy"].to_numpy()[i]
             there = np.isfinite(where) & np.isfinite(share)
-            calibration.append(Curve(f"agent {agent}", _points(where[there], share[there])))
+            rows = found["bin_share"].to_numpy()[i][there].tolist() if "bin_share" in found else ()
+            calibration.append(Curve(f"agent {agent}", _points(where[there], share[there]), rows))
     for site in checks_of(run)[:_MOST_CURVES]:
         for name, one in site["outcomes"].items():
             if "predicted" in one:

@@ -134,7 +134,9 @@ class PageView:
                 sections.Convergence(),
             )
             self._parameters = sections.Parameters(changed)
-            with ui.element("div").classes("wide lower"):
-                rest = [kind() for kind in details.PARTS]
+            rest: list[Any] = []
+            for kinds in details.COLUMNS:
+                with ui.element("div").classes("half"):
+                    rest += [kind() for kind in kinds]
             log = details.Log()
         self._parts = [head, agents, convergence, self._parameters, *rest, log]

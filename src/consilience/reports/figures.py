@@ -166,9 +166,12 @@ def trace_axes(count: int) -> tuple[Figure, list[Any]]:
 
 def finish_traces(figure: Figure, axes: Sequence[Any], along: str) -> None:
     """The legend, with lines thick enough to tell their colours, what the panels are drawn over, and the layout."""
+    from matplotlib.transforms import ScaledTranslation
+
+    above = axes[0].transAxes + ScaledTranslation(0, 0.22, figure.dpi_scale_trans)  # the first panel's name
     legend = axes[0].legend(
-        ncols=4 if len(axes) > 4 else 8, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2,
-        frameon=False, labelcolor=INK,
+        ncols=4 if len(axes) > 4 else 8, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), bbox_transform=above,
+        borderaxespad=0, frameon=False, labelcolor=INK,
     )  # fmt: skip
     for line in legend.get_lines():
         line.set(linewidth=3, alpha=1)
@@ -194,7 +197,7 @@ def traces(run: RunDirectory) -> Figure:
             label, colour = f"agent {numbers[agent]}", COLOURS[i % len(COLOURS)]
             width = 0.7 + _WIDER * (len(agents) - 1 - i)  # agents that agree lie over each other: the first shine out
             axis.plot(steps, line, color=colour, linewidth=width, label=label, rasterized=heavy)
-        axis.set_ylabel(pretty(name))
+        axis.set_title(pretty(name), loc="left", fontsize=8.5)
     finish_traces(figure, axes, "step")
     return figure
 

@@ -14,7 +14,7 @@ from consilience.reports.study_report import study_sections
 from consilience.reports.tables import shown
 from consilience.reports.theory_report import theory_sections
 from consilience.reports.unison_report import unison_sections
-from consilience.reports.verdicts import MARKS, beside_mark, kind_of
+from consilience.reports.verdicts import verdict_section
 from consilience.reports.warmup_report import prediction_section, warmup_section
 from consilience.runs import RunDirectory
 from consilience.runs.files import read_json
@@ -54,17 +54,10 @@ def write_report(run: RunDirectory, first: Sequence[Section]) -> Path:
 
 
 def _verdict(summary: Mapping[str, Any]) -> list[Section]:
-    """Whether the run has converged, if not why and what to do, what an effective draw costs, and remarks."""
-    if "verdict" not in summary:  # of an older version
-        return []
-    cost, kind = summary["rounds_per_effective_draw"], kind_of(summary)
-    words = [beside_mark(summary["verdict"])]
-    if summary.get("remedy"):
-        words.append(f"What to do: {summary['remedy']}.")
-    if cost is not None:
-        words.append(f"One effective draw takes {shown(cost)} rounds of messages.")
-    words += [f"Note: {one}." for one in summary.get("warnings", ())]
-    return [Section(MARKS[kind], " ".join(words), verdict=kind)]
+    """Whether the run has converged, what an effective draw costs, and remarks."""
+    cost = summary.get("rounds_per_effective_draw")
+    words = [] if cost is None else [f"One effective draw takes {shown(cost)} rounds of messages."]
+    return verdict_section(summary, [*words, *(f"Note: {one}." for one in summary.get("warnings", ()))])
 
 
 def generic_sections(run: RunDirectory, with_marginals: bool) -> list[Section]:

@@ -168,7 +168,7 @@ def chain_traces(run: RunDirectory) -> Figure:
             bottom, low = axis.get_xaxis_transform(), np.zeros(len(diverged))
             axis.plot(diverged, low, "|", color=INK, markersize=9, transform=bottom, clip_on=False)
         axis.set_xticks(num_draws * np.arange(num_chains + 1), labels=[])
-        axis.set_ylabel(pretty(name))
+        axis.set_title(pretty(name), loc="left", fontsize=8.5)
     finish_traces(figure, axes, f"{num_draws:,} draws of each chain")
     return figure
 

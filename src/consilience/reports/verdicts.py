@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from consilience.reports.page import Section
 
 MARKS = {
     "converged": "✓ Converged",
@@ -35,3 +37,17 @@ def beside_mark(words: str) -> str:
     'R-hat of w is 1.2, 1.01 at most is wanted.'
     """
     return words.removeprefix(next((said for said in _SAID if words.startswith(said)), ""))
+
+
+def verdict_section(summary: Mapping[str, Any], more: Sequence[str] = ()) -> list[Section]:
+    """Whether a run, or a series of them, has converged; if not why and what to do; then what more there is to say.
+
+    >>> found = {"verdict": "Not converged: too short.", "converged": False, "remedy": "sample longer"}
+    >>> [(one.title, one.text) for one in verdict_section(found)]
+    [('✕ Not converged', 'too short. What to do: sample longer.')]
+    """
+    kind = kind_of(summary)
+    if kind == "unknown":
+        return []
+    advice = [f"What to do: {summary['remedy']}."] if summary.get("remedy") else []
+    return [Section(MARKS[kind], " ".join([beside_mark(summary["verdict"]), *advice, *more]), verdict=kind)]

@@ -22,6 +22,7 @@ from consilience.experiments import EXPERIMENTS
 from consilience.plans import Plan
 from consilience.reports import Section, render_page
 from consilience.reports.tables import rows
+from consilience.reports.verdicts import verdict_section
 from consilience.runs.files import disk_errors, read_json, write_json
 from consilience.sampling.series import (
     ShowRun,
@@ -117,7 +118,7 @@ def _page(out: Path) -> Path:
         averaged = {f"{name.replace('-', '_')}_mean_over_seeds": rows for name, rows in means.items()}
         told = verdict_of_all({part.directory: summary for part, summary in summaries.items()})
         write_json(out / "summary.json", {"format": 1, "results": results, **averaged, **told})
-    sections = [Section("Verdict", " ".join(_verdicts(out, means).values()))]
+    sections = [*verdict_section(told), Section("Verdict", " ".join(_verdicts(out, means).values()))]
     for part in PARTS:
         if part.seed == 0:
             sections += _sections(out, part, means.get(part.experiment))
@@ -138,8 +139,7 @@ def _verdicts(out: Path, means: Mapping[str, list[dict[str, Any]]]) -> dict[str,
         if part.seed == 0:
             experiment = EXPERIMENTS[part.experiment]
             summaries = {name: run.summary for name, run in series_runs(out / part.directory).items()}
-            converged = read_json(out / part.directory / "summary.json").get("verdict", "")
-            told[part.experiment] = f"{experiment.title}. {experiment.verdict(summaries)} {converged}".rstrip()
+            told[part.experiment] = f"{experiment.title}. {experiment.verdict(summaries)}".rstrip()
             if part.experiment in means:
                 told[part.experiment] += f" That is seed 0; {_seeds_in_words(means[part.experiment])}"
     return told

@@ -21,7 +21,7 @@ from consilience.plans import Plan
 from consilience.reports import Section, render_page
 from consilience.reports.run_report import details, theory_of
 from consilience.reports.tables import shown
-from consilience.reports.verdicts import kind_of
+from consilience.reports.verdicts import verdict_section
 from consilience.runs.directory import require_free
 from consilience.runs.files import disk_errors, read_json, write_json
 from consilience.runs.loop import ShowProgress
@@ -95,9 +95,9 @@ def report_series(path: Path) -> Path:
     folded = {f"{run_name}: {name}": text for run_name, run in runs.items() for name, text in details(run).items()}
     whole = read_json(path / "summary.json")
     told = "" if by_graph else experiment.verdict(summaries)
-    verdict = Section("Verdict", f"{told} {_convergence_words(whole)}".strip(), verdict=kind_of(whole))
+    verdict = [*verdict_section(whole), *([Section("Verdict", told)] if told else [])]
     own = sections_by_graph(whole, runs) if by_graph else experiment.series_sections(runs)
-    sections = [verdict, *own, *theory_of(main)]
+    sections = [*verdict, *own, *theory_of(main)]
     return render_page(path, experiment.title, subtitle, facts, sections, folded)
 
 
@@ -140,13 +140,6 @@ def verdict_of_all(summaries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         "converged": False if bad else None, "why_not": why_not, "remedy": next(iter(remedies), ""),
         "verdict": f"{words}: {count} ({'. '.join(why_not)}).",
     }  # fmt: skip
-
-
-def _convergence_words(summary: Mapping[str, Any]) -> str:
-    """What the page says of convergence, and what to do."""
-    if "verdict" not in summary:  # of an older version
-        return ""
-    return summary["verdict"] + (f" What to do: {summary['remedy']}." if summary.get("remedy") else "")
 
 
 def series_runs(path: Path) -> dict[str, Run]:
