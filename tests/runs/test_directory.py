@@ -50,6 +50,17 @@ def test_xarray_and_arviz_read_the_draws_as_they_are(run):
     assert (run.draw_weights == 0.01).all()
 
 
+def test_what_is_opened_once_is_the_same_for_all_who_ask(run):
+    draws, metrics = run.draws.load(), run.metrics.load()
+    with run.opened_once(), run.opened_once():
+        changed = run.draws
+        changed["w"] = 0 * changed["w"]
+        assert run.draws.identical(draws)
+        assert run.metrics.load().identical(metrics)
+        assert run.draws["w"].variable._data is run.draws["w"].variable._data
+    assert run.draws.identical(draws)
+
+
 def test_views_of_agents_and_of_the_average(run):
     assert len(run.agents) == 3
     assert run.agents[2]["w"].dims == ("chain", "draw", "w_dim_0")

@@ -48,7 +48,7 @@ def finish_run(
     kept = f" All draws are safe; `{resume_command}` finishes the run." if resume_command else ""
     whole = problem is not None and problem.network_size is None
     asked = theory and whole and not run.plan.sampler.tunes_itself
-    with ThreadPoolExecutor(1) as beside, disk_errors(run.path, kept):
+    with run.opened_once(), ThreadPoolExecutor(1) as beside, disk_errors(run.path, kept):
         if problem is not None:
             without_failing("what its problem derives", store_derived, run, problem)
         summary = summarise(run)

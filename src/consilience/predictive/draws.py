@@ -9,12 +9,14 @@ import jax
 import numpy as np
 
 from consilience.errors import InputError
+from consilience.kernel.quickly import compiled_quickly
 from consilience.problems import Problem
 
 if TYPE_CHECKING:
     import xarray
 
 _CHUNK_BYTES = 2**26
+_FEW_NUMBERS = 10**7  # of rows, read once for each draw: that takes less time than to optimise a program
 
 
 def parameter_draws(draws: Any, agent: int, at_once: int = 64) -> Iterator[Any]:
@@ -78,11 +80,16 @@ def over_draws(function: Callable[..., Any]) -> Callable[..., Any]:
     Its first argument has the leading axis; the others are the same for all draws.
     """
 
-    @jax.jit
     def whole(draws: Any, *others: Any) -> Any:
         return jax.lax.map(lambda draw: function(draw, *others), draws)
 
-    return whole
+    quick, fast = compiled_quickly(whole, same_bits=True), jax.jit(whole)
+
+    def run(draws: Any, *others: Any) -> Any:
+        numbers = len(jax.tree.leaves(draws)[0]) * sum(np.size(leaf) for leaf in jax.tree.leaves(others))
+        return (quick if numbers <= _FEW_NUMBERS else fast)(draws, *others)
+
+    return run
 
 
 def _of_agent(draws: xarray.Dataset, agent: int) -> xarray.Dataset:

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-from markupsafe import Markup, escape
-
 from consilience.reports.tables import Table
 from consilience.reports.theme import drawn, palette
 from consilience.runs.files import disk_errors, write_text
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
 _RESOLUTION = 144
@@ -59,6 +57,9 @@ def render_page(
         sections: what the page shows.
         details: longer texts, folded away at the end.
     """
+    import jinja2  # which takes as long to load as to draw a figure
+    from markupsafe import Markup
+
     from consilience.reports.letters import label_powers
 
     with disk_errors(directory):
@@ -67,8 +68,8 @@ def render_page(
         for section in sections:
             for name, figure in section.figures.items():
                 label_powers(figure)
+                _lay_out(figure)
                 (directory / "figures" / f"{name}.png").write_bytes(_png(figure))
-                figure.set_layout_engine("none")  # what the picture has settled holds for the drawing
                 embedded[name] = Markup(drawn(figure, name))
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("consilience.reports", ""),
@@ -90,7 +91,18 @@ def with_code(text: str) -> Markup:
     >>> str(with_code("`consilience check` says more of <b>"))
     '<code>consilience check</code> says more of &lt;b&gt;'
     """
+    from markupsafe import Markup, escape
+
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _lay_out(figure: Figure) -> None:
+    """Settle the layout for picture and drawing: Matplotlib would draw each of them twice to find it."""
+    figure.set_dpi(_RESOLUTION)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def _png(figure: Figure) -> bytes:

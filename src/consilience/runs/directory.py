@@ -26,7 +26,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ class RunDirectory:
             raise RunError(f"{self.path} does not hold a run: there is no plan.toml in it")
         self.plan = Plan.load(self.path / "plan.toml")
         self._whole_draws = 0  # up to here no file was missing
+        self._opened: dict[str, xarray.Dataset] | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {self.status['status']})"
@@ -142,11 +143,40 @@ class RunDirectory:
     @property
     def draws(self) -> xarray.Dataset:
         """All draws, opened lazily, dimensions `(chain, agent, draw, …)`."""
+        return self._once("draws", self._open_draws)
+
+    @property
+    def metrics(self) -> xarray.Dataset:
+        """Measurements over time, dimensions `(chain, time)`."""
+        return self._once("metrics", lambda: _open(self.path / "metrics.zarr", cache=self._opened is None))
+
+    @contextlib.contextmanager
+    def opened_once(self) -> Iterator[None]:
+        """While it lasts, draws and metrics of a run that does not change are not opened anew each time."""
+        if self._opened is not None:
+            yield
+            return
+        self._opened = {}
+        try:
+            yield
+        finally:
+            self._opened = None
+
+    def _once(self, name: str, opened: Callable[[], xarray.Dataset]) -> xarray.Dataset:
+        """A data set of its own for each who asks, on arrays that were opened once where nothing changes."""
+        known = self._opened
+        if known is None:
+            return opened()
+        if name not in known:
+            known[name] = opened()
+        return known[name].copy()
+
+    def _open_draws(self) -> xarray.Dataset:
         group = self.draw_group()
         if group.length != self._whole_draws:
             group.require_whole()
             self._whole_draws = group.length
-        found = _open(self.path / "draws.zarr", "posterior")
+        found = _open(self.path / "draws.zarr", "posterior", cache=self._opened is None)
         numbers = found["agent"].to_numpy() if "agent" in found.dims else np.zeros(0)
         return found if (np.diff(numbers) > 0).all() else found.isel(agent=np.argsort(numbers))
 
@@ -183,11 +213,6 @@ class RunDirectory:
             f"{self.path} has format {found}, which this version reads but does not resume: resume it with "
             f"consilience {_LAST_VERSION[found]}, or start a new run"
         )
-
-    @property
-    def metrics(self) -> xarray.Dataset:
-        """Measurements over time, dimensions `(chain, time)`."""
-        return _open(self.path / "metrics.zarr")
 
     @property
     def agent_numbers(self) -> list[int]:
@@ -370,7 +395,8 @@ def create_metrics(path: Path, plan: Plan, names: Sequence[str], times: int) -> 
     return GrowingGroup.create(path, "time", variables, chains, {"coordinates": "step"})
 
 
-def _open(path: Path, group: str | None = None) -> xarray.Dataset:
+def _open(path: Path, group: str | None = None, cache: bool = True) -> xarray.Dataset:
+    """A data set whose arrays, once read, stay in memory with it if it is to `cache` them."""
     import xarray
 
-    return xarray.open_zarr(path, group=group, consolidated=True, chunks=None)
+    return xarray.open_dataset(path, engine="zarr", group=group, consolidated=True, chunks=None, cache=cache)

@@ -87,5 +87,6 @@ class Run(RunDirectory):
         experiment = experiments.find(self.plan.problem)
         status = self.status
         analysed = status.get("analysed", status["engine"] != "peers")  # older runs do not say it
-        sections = experiment.sections(self) if experiment and analysed else []
-        return reports.write_report(self, sections)
+        with self.opened_once():
+            sections = experiment.sections(self) if experiment and analysed else []
+            return reports.write_report(self, sections)

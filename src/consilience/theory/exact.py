@@ -7,12 +7,14 @@ what the theorems speak about at the steps that are asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from consilience.kernel.quickly import compiled_quickly
 from consilience.theory.gaussian import GaussianNetwork, Moments
 
 
@@ -70,7 +72,7 @@ def exact_path(
     return ExactPath(recorded[:known], apart[:known], *law, divergence, float(largest[known - 1]))
 
 
-@jax.jit
+@partial(compiled_quickly, same_bits=True)
 def _follow(
     blocks: Any, linear: Any, mixing: Any, hessian: Any, start: Any, ends: Any,
     step_sizes: Any, pulls: Any, growth: Any, temperature: float,

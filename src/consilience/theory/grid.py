@@ -49,12 +49,13 @@ class GridPosterior:
             if parameters.size != 2:
                 raise ProblemError(f"a grid posterior needs exactly 2 parameters, this problem has {parameters.size}")
             x, y = _centres(*first, cells), _centres(*second, cells)
-            shards = [cast_floats(shard, jnp.float64) for shard in problem.shards]
+            every_row = cast_floats(
+                jax.tree.map(lambda *leaves: np.concatenate(leaves), *problem.shards), jnp.float64
+            )
 
             def log_posterior(w: jax.Array) -> jax.Array:
                 tree = parameters.unravel(w)
-                terms = [problem.log_likelihood(tree, shard).sum() for shard in shards]
-                return sum(terms, problem.log_prior(tree))
+                return problem.log_likelihood(tree, every_row).sum() + problem.log_prior(tree)
 
             points = np.stack(np.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
             values = np.asarray(jax.jit(lambda all_: jax.lax.map(log_posterior, all_, batch_size=4096))(points))

@@ -15,11 +15,13 @@ import numpy as np
 
 from consilience.errors import ProblemError
 from consilience.kernel.parameters import Parameters, initial_positions, potential
+from consilience.kernel.quickly import compiled_quickly, for_work
 from consilience.problems import Problem
 
 _STARTS = 4096
 _SOME_STARTS = 8
 _AT_ONCE = 16
+_CALLS = 300  # of a program, about
 
 
 def require_all_shared(problem: Problem) -> None:
@@ -79,7 +81,7 @@ class Potentials:
             def drawn(key: jax.Array) -> jax.Array:
                 return initial_positions(self.problem, self.parameters, jax.random.split(key, _STARTS), jnp.float64)
 
-            return np.asarray(jax.jit(drawn)(jax.random.key(0)))
+            return np.asarray(compiled_quickly(drawn, same_bits=True)(jax.random.key(0)))
 
     @property
     def some_starts(self) -> np.ndarray:
@@ -112,6 +114,7 @@ class Potentials:
     @cached_property
     def _programs(self) -> dict[str, Any]:
         problem, parameters = self.problem, self.parameters
+        work = _CALLS * self.size * problem.shard_sizes.sum()
 
         def value(w: jax.Array, rows: Any, weights: jax.Array) -> jax.Array:
             return potential(problem, parameters, w, rows, weights, 1.0)
@@ -129,7 +132,7 @@ class Potentials:
             def everywhere(w: jax.Array, *more: jax.Array) -> jax.Array:
                 return jax.lax.map(lambda own: function(w, *own, *more), (self._data, self._weights))
 
-            return jax.jit(everywhere)
+            return for_work(work, everywhere)
 
         def own(positions: jax.Array) -> jax.Array:
             agents = (self._data, self._weights, jnp.moveaxis(positions, 1, 0))
@@ -137,7 +140,7 @@ class Potentials:
             return jnp.moveaxis(each, 0, 1)
 
         programs = {"gradient": jax.value_and_grad(value), "hessian": hessian, "product": product}
-        return {name: by_agent(function) for name, function in programs.items()} | {"own": jax.jit(own)}
+        return {name: by_agent(function) for name, function in programs.items()} | {"own": for_work(work, own)}
 
 
 def _batched(function: Any, arguments: jax.Array) -> jax.Array:

@@ -20,6 +20,7 @@ replaced by one constant `C_w̄` for all steps.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.graphs import Graph
+from consilience.kernel.quickly import compiled_quickly
 from consilience.theory.divergence_bound import TheoremInputs
 from consilience.theory.magnitudes import Magnitude
 
@@ -63,7 +65,7 @@ def consensus_recursion(
     return np.concatenate([[initial_error], errors])
 
 
-@jax.jit
+@partial(compiled_quickly, same_bits=True)
 def _apart(start: jax.Array, contraction: jax.Array, push: jax.Array, noise: jax.Array) -> jax.Array:
     def step(error: jax.Array, given: Any) -> tuple[jax.Array, jax.Array]:
         shrink, pushed, added = given
@@ -90,7 +92,7 @@ def divergence_recursion(inputs: TheoremInputs, sampler: Any, dimension: int, co
             return Magnitude(np.concatenate([[np.log(inputs.initial_divergence)], np.asarray(logs)]))
 
 
-@jax.jit
+@partial(compiled_quickly, same_bits=True)
 def _log_divergence(t: TheoremInputs, dimension: int, step_sizes: jax.Array, couplings: jax.Array) -> jax.Array:
     """The logarithms of the bound, in which nothing overflows even where the bound is a hopeless one."""
 

@@ -208,7 +208,7 @@ class Node(Gossiping, Member[Wire]):
         self.rounds.doubted.clear()
 
     def _prepare(self, sampler: Any, k: int) -> Prepared:
-        prepared = self.step.prepare(sampler, np.int32(k))
+        prepared = self.step.prepare(sampler, np.int32(k), None)  # as it was compiled; left out, it would be again
         prepared.gradient.block_until_ready()
         self.phases.end("gradient")
         return prepared
