@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Segment
+from consilience.kernel.noise import noise_of_step
 from consilience.kernel.step import coefficients_of, each, one_step
 from consilience.plans import Plan
 from consilience.samplers import Gossip
@@ -107,8 +108,8 @@ class Local:
     """The algorithm, with all its numbers."""
     shape: tuple[int, int, int]
     """Chains, agents and parameters held here."""
-    noise: Callable[[jax.Array], jax.Array]
-    """From steps to the standard normal numbers of all of them, as one long vector."""
+    noise: Callable[[Any], jax.Array]
+    """From the first of the steps that are prepared at once to their noise, as `noise_of_steps` gives it."""
     chosen_rows: Callable[[Any], jax.Array | None]
     """From steps to the rows of their minibatches, steps first."""
     gradients: Callable[..., jax.Array]
@@ -157,14 +158,14 @@ def run_segment(
         """At most `prepared_steps` steps."""
         steps = first + jnp.arange(part, dtype=jnp.int32)
         numbers = jax.vmap(numbers_of)(steps)
-        noise = local.noise(steps)
+        noise = local.noise(first)
         rows = local.chosen_rows(steps)
         numbered = (steps - stored_from) // plan.store_every
         slots = jnp.where(numbered < 0, sizes.slots, numbered - first_draw)
 
         def step(j: Any, carry: Any) -> Any:
             state, draws = carry
-            own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
+            own = noise_of_step(noise, j, shape)
             now, chosen = jax.tree.map(lambda leaf: leaf[j], (numbers, rows))
             gradients = partial(local.gradients, rows=chosen)
             state = one_step(sampler, plan.graph, state, now, own, gradients, local.disagreement, local.private_start)
