@@ -10,7 +10,6 @@ from scipy import stats
 from consilience.kernel.randomness import (
     Purpose,
     agent_keys,
-    normals,
     replaced_rows,
     shuffled_row,
     shuffled_rows,
@@ -49,34 +48,6 @@ def test_keys_depend_on_seed_purpose_chain_and_agent_alone():
         for seed, purpose in ((4, Purpose.NOISE), (3, Purpose.BATCH))
     ]
     assert len(np.unique(np.concatenate([words, *others]), axis=0)) == 3 * 24
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_normals_do_not_depend_on_what_else_is_drawn(dtype):
-    with jax.enable_x64(dtype == "float64"):
-        keys = agent_keys(0, Purpose.NOISE, np.arange(2), np.arange(3))
-        many = np.asarray(normals(keys, jnp.arange(5, 15), 4, dtype)).reshape(10, 2, 3, 4)
-        one = np.asarray(normals(keys[1, 2], jnp.array([11]), 4, dtype))
-        assert many.dtype == dtype
-    np.testing.assert_allclose(one, many[6, 1, 2], rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_normals_are_normal_and_uncorrelated(dtype):
-    """Kolmogorov–Smirnov and correlation tests, each with a false-alarm rate of 1e-4."""
-    with jax.enable_x64(dtype == "float64"):
-        keys = agent_keys(1, Purpose.NOISE, np.arange(2), np.arange(10))
-        drawn = np.asarray(normals(keys, jnp.arange(6000), 3, dtype), float).reshape(6000, 2, 10, 3)
-    assert stats.kstest(drawn.ravel(), "norm").pvalue > FALSE_ALARM
-    assert stats.kstest(1.02 * drawn.ravel(), "norm").pvalue < FALSE_ALARM  # the control: 2 % too wide
-    pairs = {
-        "chains": (drawn[:, 0], drawn[:, 1]),
-        "agents": (drawn[:, :, :-1], drawn[:, :, 1:]),
-        "steps": (drawn[:-1], drawn[1:]),
-        "entries": (drawn[..., :-1], drawn[..., 1:]),
-    }
-    for name, (first, second) in pairs.items():
-        assert stats.pearsonr(first.ravel(), second.ravel()).pvalue > FALSE_ALARM, name
 
 
 @settings(max_examples=60, deadline=None)

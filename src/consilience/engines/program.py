@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from consilience.engines.base import Segment
+from consilience.kernel.noise import noise_of_step
 from consilience.kernel.step import coefficients_of, each, one_step
 from consilience.plans import Plan
 from consilience.samplers import Gossip, SpeaksLast
@@ -107,8 +108,8 @@ class Local:
     """The algorithm, with all its numbers."""
     shape: tuple[int, int, int]
     """Chains, agents and parameters held here."""
-    noise: Callable[[jax.Array], jax.Array]
-    """From steps to the standard normal numbers of all of them, as one long vector."""
+    noise: Callable[[Any], jax.Array]
+    """From the first of the steps that are prepared at once to their noise, as `noise_of_steps` gives it."""
     chosen_rows: Callable[[Any], jax.Array | None]
     """From steps to the rows of their minibatches, steps first."""
     gradients: Callable[..., jax.Array]
@@ -159,7 +160,7 @@ def run_segment(
         """At most `prepared_steps` steps."""
         steps = first + jnp.arange(part, dtype=jnp.int32)
         numbers = jax.vmap(numbers_of)(steps) if sampler.numbers_change else numbers_of(first)
-        noise = local.noise(steps)
+        noise = local.noise(first)
         rows = local.chosen_rows(steps)
         has_parts = local.is_small and isinstance(sampler, SpeaksLast)
         apart = partial(_apart, count > 0) if has_parts else _as_it_is
@@ -168,7 +169,7 @@ def run_segment(
 
         def step(j: Any, carry: Any) -> Any:
             state, draws = carry
-            own = jax.lax.dynamic_slice_in_dim(noise, j * math.prod(shape), math.prod(shape)).reshape(shape)
+            own = noise_of_step(noise, j, shape)
             chosen = jax.tree.map(lambda leaf: leaf[j], rows)
             now = jax.tree.map(lambda leaf: leaf[j], numbers) if sampler.numbers_change else numbers
             gradients = apart(partial(local.gradients, rows=chosen))

@@ -51,8 +51,9 @@ from consilience.kernel.curvature import largest_curvature
 from consilience.kernel.gradients import network_gradients
 from consilience.kernel.mixing import make_disagreement
 from consilience.kernel.model_checks import require_usable
+from consilience.kernel.noise import noise_of_steps
 from consilience.kernel.parameters import Parameters, initial_positions
-from consilience.kernel.randomness import Purpose, agent_keys, step_noise
+from consilience.kernel.randomness import Purpose, agent_keys
 from consilience.kernel.rows import Rows
 from consilience.kernel.step import each
 from consilience.kernel.tuning import (
@@ -234,6 +235,9 @@ class Simulation(Gossiping):
         sampler = tuned_sampler(self.plan.gossip, tuning, self.dtype)
         parameters, pulled_back = coordinates_of(tuning)
         common = keys[Purpose.COMMON_NOISE] if sampler.has_common_noise else None
+        noise_from = noise_of_steps(
+            keys[Purpose.NOISE], common, self.parameters.num_shared, self._sizes.prepared_steps, size, self.dtype
+        )
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:
             used = self._data.used(shards, rows)
@@ -244,10 +248,11 @@ class Simulation(Gossiping):
 
             return pulled_back(corrected(of_batch, anchor_of(tuning))(positions))
 
-        def noise(steps: jax.Array) -> jax.Array:
-            own = keys[Purpose.NOISE]
-            numbers = step_noise(own, common, self.parameters.num_shared, steps, size, self.dtype)
-            return numbers if entries is None else (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
+        def noise(first: Any) -> jax.Array:
+            numbers = noise_from(first)
+            return (
+                numbers if entries is None else (numbers.reshape(-1, *entries.shape) * entries).reshape(numbers.shape)
+            )
 
         local = Local(
             sampler=sampler,

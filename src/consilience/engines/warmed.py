@@ -19,8 +19,9 @@ import numpy as np
 from consilience.engines.base import Gossiping, Segment, StateForm, Storage, Team
 from consilience.engines.program import Stored
 from consilience.errors import CheckpointError, PlanError, SamplingWarning, UnstableError
+from consilience.kernel.noise import normals
 from consilience.kernel.parameters import Parameters, initial_positions
-from consilience.kernel.randomness import Purpose, agent_keys, normals
+from consilience.kernel.randomness import Purpose, agent_keys
 from consilience.kernel.tuning import Tuning
 from consilience.plans import Plan
 from consilience.problems import Problem
@@ -163,7 +164,7 @@ class WarmedStepper(Gossiping):
             if purpose is Purpose.INIT:
                 found = initial_positions(self.problem, self.parameters, keys, dtype)
             else:
-                found = normals(keys, jnp.zeros(1, jnp.uint32), self.parameters.size, dtype)
+                found = normals(keys, 0, self.parameters.size, dtype)
             return np.asarray(found, np.float64).reshape(*keys.shape, self.parameters.size)
 
         start, spread = (

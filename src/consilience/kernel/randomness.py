@@ -11,7 +11,6 @@ places (a Feistel network over a rectangle of about `size` places, walked until 
 from __future__ import annotations
 
 import enum
-import math
 from typing import Any
 
 import jax
@@ -58,48 +57,9 @@ def chain_keys(seed: int, purpose: Purpose, num_chains: int, step: Any) -> tuple
     return keys[:-1], keys[-1]
 
 
-def step_noise(
-    own: jax.Array, common: jax.Array | None, num_shared: int, steps: jax.Array, size: int, dtype: Any, first: Any = 0
-) -> jax.Array:
-    """The noise of steps as `normals` gives it; that of shared parameters by common keys, if there are some."""
-    numbers = normals(own, steps, size, dtype, first)
-    if common is None:
-        return numbers
-    shared = normals(common, steps, size, dtype, first).reshape(-1, size)
-    place = _from(first, size)
-    return jnp.where(place < num_shared, shared, numbers.reshape(-1, size)).reshape(-1)
-
-
 def at_step(key: jax.Array, step: Any) -> jax.Array:
     """The key of one step, from the key of a chain, agent and purpose."""
     return jax.random.fold_in(key, step)
-
-
-def normals(keys: jax.Array, steps: jax.Array, size: int, dtype: Any, first: Any = 0) -> jax.Array:
-    """Standard normal numbers: `size` of them for every step and key, in that order, as one long vector.
-
-    They begin with the `first`-th. The `j`-th number of a key and step comes from one Threefry hash of the counter
-    `(step, j)`. The vector stays flat because compilers vectorise over one long axis, not over several short ones.
-    """
-    shape = (*steps.shape, *keys.shape, size)
-    words = jax.random.key_data(keys)
-
-    def flat(values: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(values, shape).reshape(-1)
-
-    key_0, key_1 = flat(words[..., 0, None]), flat(words[..., 1, None])
-    step = flat(steps.astype(jnp.uint32).reshape(*steps.shape, *[1] * (keys.ndim + 1)))
-    high, low = threefry(key_0, key_1, step, flat(_from(first, size)))
-    if jnp.dtype(dtype) == jnp.float64:
-        fraction = high.astype(dtype) * 2.0**-31 + low.astype(dtype) * 2.0**-63  # of (0, 2)
-        return math.sqrt(2) * jax.lax.erf_inv(fraction - (1 - 2.0**-53))
-    fraction = (high >> 8).astype(jnp.int32).astype(dtype) * 2.0**-23
-    return math.sqrt(2) * jax.lax.erf_inv(fraction - (1 - 2.0**-24))
-
-
-def _from(first: Any, count: int) -> jax.Array:
-    numbers = jnp.arange(count, dtype=jnp.uint32)
-    return numbers if isinstance(first, int) and first == 0 else numbers + jnp.asarray(first, jnp.uint32)
 
 
 def threefry(key_0: Any, key_1: Any, word_0: Any, word_1: Any) -> tuple[jax.Array, jax.Array]:

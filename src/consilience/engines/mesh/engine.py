@@ -51,8 +51,9 @@ from consilience.kernel.curvature import largest_curvature
 from consilience.kernel.gradients import NetworkGradients, network_gradients
 from consilience.kernel.grouping import by_number, group_numbers
 from consilience.kernel.model_checks import require_usable
+from consilience.kernel.noise import noise_of_steps
 from consilience.kernel.parameters import Parameters, initial_positions
-from consilience.kernel.randomness import Purpose, agent_keys, step_noise
+from consilience.kernel.randomness import Purpose, agent_keys
 from consilience.kernel.step import each
 from consilience.kernel.tuning import Tuning, anchor_of, blank_tuning, coordinates_of, tuned_sampler
 from consilience.kernel.variates import corrected
@@ -382,14 +383,16 @@ class MeshSimulation(Gossiping):
         data, size = self._data.rows, self.model.slice_size
 
         own_sizes = np.array([group.parameters.size for group in self.parameters.groups])
+        noise_from = noise_of_steps(
+            keys[Purpose.NOISE], common, self.parameters.num_shared, sizes.prepared_steps, size, self.dtype,
+            self.model.first(),
+        )  # fmt: skip
 
-        def noise(steps: jax.Array) -> jax.Array:
-            numbers = step_noise(
-                keys[Purpose.NOISE], common, self.parameters.num_shared, steps, size, self.dtype, self.model.first()
-            )
+        def noise(first: Any) -> jax.Array:
+            numbers = noise_from(first)
             if held.groups is not None:
                 entries = jnp.arange(size) < jnp.asarray(own_sizes)[held.groups][:, None]
-                numbers = (numbers.reshape(-1, *entries.shape) * entries).reshape(-1)
+                numbers = (numbers.reshape(-1, *entries.shape) * entries).reshape(numbers.shape)
             return self.model.without_filling(numbers)
 
         def gradients(positions: jax.Array, rows: jax.Array | None) -> jax.Array:

@@ -57,11 +57,11 @@ class ModelAxis:
         return jax.lax.dynamic_slice_in_dim(filled, self.first(), self.slice_size, -1)
 
     def without_filling(self, numbers: jax.Array) -> jax.Array:
-        """Numbers of slices in one long vector, zero where there is no parameter."""
+        """Numbers of slices one after the other, zero where there is no parameter."""
         if self.padded_size == self.size:
             return numbers
         place = self.first() + jnp.arange(self.slice_size)
-        return (numbers.reshape(-1, self.slice_size) * (place < self.size)).reshape(-1)
+        return (numbers.reshape(-1, self.slice_size) * (place < self.size)).reshape(numbers.shape)
 
     def gradients(self, problem: Problem, parameters: Parameters) -> NetworkGradients:
         """The gradients of all chains and agents here, as slices."""

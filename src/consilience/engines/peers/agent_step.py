@@ -23,8 +23,9 @@ from consilience.kernel.chebyshev import Exchanged, begun, ended, exchanged, mix
 from consilience.kernel.gradients import network_gradients
 from consilience.kernel.mixing import Neighbours, disagreement, neighbour_tables
 from consilience.kernel.model_checks import require_usable
+from consilience.kernel.noise import noise_of_steps
 from consilience.kernel.parameters import Parameters, initial_positions
-from consilience.kernel.randomness import Purpose, agent_keys, step_noise
+from consilience.kernel.randomness import Purpose, agent_keys
 from consilience.kernel.rows import Rows
 from consilience.kernel.step import (
     coefficients_of,
@@ -175,8 +176,8 @@ class AgentStep:
         numbers = coefficients_of(sampler, self.num_agents, self.dtype, k, self._private_start)
         common = self._keys[Purpose.COMMON_NOISE] if sampler.has_common_noise else None
         own, size = self._keys[Purpose.NOISE], self.parameters.size
-        noise = step_noise(own, common, self.parameters.num_shared, k[None], size, self.dtype)
         positions = each(sampler.position)(state)
+        noise = noise_of_steps(own, common, self.parameters.num_shared, 1, size, self.dtype)(k)
         shards, row_weights, scale = self._rows.arrays
         chosen = self._rows.chosen_rows(self._keys[Purpose.BATCH], k[None])
         rows = None if chosen is None else chosen[0]
