@@ -1,5 +1,7 @@
 """Potentials with private and constrained parameters, against those written down by hand for each agent."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,18 +50,20 @@ def test_agents_of_different_lengths_have_their_own_potentials(per_chain, few, m
             data = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[:, ::-1]]), data)
         w = jax.random.normal(jax.random.key(0), (2, 4, parameters.size))
         given = (w, data, jnp.asarray(WEIGHTS), jnp.asarray(SCALE), per_chain)
-        values, slopes = network_potentials(problem, parameters)(*given)
-        for chain, agent in np.ndindex(2, 4):
-            rows = jax.tree.map(lambda leaf, at=(chain, agent): leaf[at] if per_chain else leaf[at[1]], data)
-            expected = jax.value_and_grad(
-                lambda w, rows=rows, agent=agent: by_hand(problem, agent, w, rows, WEIGHTS[agent], SCALE[agent])
-            )(w[chain, agent])
-            np.testing.assert_allclose(values[chain, agent], expected[0], rtol=1e-10)
-            np.testing.assert_allclose(slopes[chain, agent], expected[1], rtol=1e-8, atol=1e-10)
+        compiled = partial(jax.jit, static_argnums=4)
+        values, slopes = (np.asarray(one) for one in compiled(network_potentials(problem, parameters))(*given))
+        for agent in range(4):
+            expected = jax.jit(jax.value_and_grad(partial(by_hand, problem, agent), argnums=0))
+            for chain in range(2):
+                rows = jax.tree.map(lambda leaf, at=(chain, agent): leaf[at] if per_chain else leaf[at[1]], data)
+                value, slope = expected(w[chain, agent], rows, WEIGHTS[agent], SCALE[agent])
+                np.testing.assert_allclose(values[chain, agent], value, rtol=1e-10)
+                np.testing.assert_allclose(slopes[chain, agent], slope, rtol=1e-8, atol=1e-10)
         assert not slopes[:, ~parameters.entries].any()
-        np.testing.assert_allclose(network_gradients(problem, parameters)(*given), slopes, rtol=1e-9, atol=1e-10)
+        alone = compiled(network_gradients(problem, parameters))(*given)
+        np.testing.assert_allclose(alone, slopes, rtol=1e-9, atol=1e-10)
         numbers = jnp.asarray(group_numbers(parameters))
-        again = by_number(problem, parameters, network_potentials)(numbers)(*given)
+        again = compiled(by_number(problem, parameters, network_potentials)(numbers))(*given)
         np.testing.assert_allclose(again[0], values, rtol=1e-12)
         np.testing.assert_allclose(again[1], slopes, rtol=1e-9, atol=1e-10)
 

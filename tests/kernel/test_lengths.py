@@ -63,16 +63,18 @@ def test_gradients_of_groups_are_those_of_each_agent_alone_and_add_up_to_that_of
         gradients, _ = evaluated(problem, network_gradients, w, chains)
         assert len(groups) > 1
         for agent, shard in enumerate(problem.shards):
-            expected = jax.vmap(jax.value_and_grad(
+            expected = jax.jit(jax.vmap(jax.value_and_grad(
                 lambda w, shard=shard: -problem.log_likelihood(w, shard).sum() - problem.log_prior(w) / len(UNEQUAL)
-            ))(w[:, agent])  # fmt: skip
+            )))(w[:, agent])  # fmt: skip
             np.testing.assert_allclose(values[:, agent], expected[0], rtol=1e-11)
             np.testing.assert_allclose(slopes[:, agent], expected[1], rtol=1e-9, atol=1e-11)
             np.testing.assert_allclose(gradients[:, agent], expected[1], rtol=1e-9, atol=1e-11)
         together = jnp.broadcast_to(w[:, :1], w.shape)
         (_, slopes), _ = evaluated(problem, network_potentials, together, chains)
         rows = jax.tree.map(lambda *leaves: np.concatenate(leaves), *problem.shards)
-        pooled = jax.vmap(jax.grad(lambda w: -problem.log_likelihood(w, rows).sum() - problem.log_prior(w)))(w[:, 0])
+        pooled = jax.jit(jax.vmap(jax.grad(
+            lambda w: -problem.log_likelihood(w, rows).sum() - problem.log_prior(w)
+        )))(w[:, 0])  # fmt: skip
         np.testing.assert_allclose(slopes.sum(1), pooled, rtol=1e-9, atol=1e-10)
 
 
