@@ -7,6 +7,7 @@ send as many bytes up the tree and down again, over the same connections, and co
 from __future__ import annotations
 
 import json
+import os
 import queue
 import sys
 import tempfile
@@ -82,6 +83,7 @@ def _exchanges(path: str) -> float:
     from consilience.engines.peers.zenoh_transport import ZenohTransport
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)  # as in a node's process
+    os.environ.setdefault("PJRT_NPROC", "1")  # likewise
     settings = NodeSettings.load(path)
     arrived: dict[int, queue.SimpleQueue[bytes]] = {number: queue.SimpleQueue() for number in settings.neighbours}
     here: dict[int, threading.Event] = {number: threading.Event() for number in settings.neighbours}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -49,6 +50,7 @@ _LINGER_SECONDS = 3.0
 _FINISHING_SECONDS = 3600.0  # for which a node asks whether neighbours are done while it makes its summary
 _REFUSAL_SECONDS = 20.0  # for which a node that cannot continue tells neighbours, who may come later
 _FORWARD_SECONDS = 5.0
+_FEW_ROWS = 8192
 _NOBODY_SECONDS = 20.0  # for which a node that was done before looks for neighbours that need it
 
 
@@ -82,6 +84,8 @@ def run_node(
         with stopped_by_signals(stop):
             plan, found = plan_of_node(plan, settings, own_data(settings), connect or by_zenoh(settings), clock, stop)
     problem = problem or own_problem(plan, settings)
+    if alone and is_small(plan, problem):
+        os.environ.setdefault("PJRT_NPROC", "1")  # XLA looks when the first program is compiled
     with jax.enable_x64(plan.dtype == "float64"):
         connect = connect or by_zenoh(settings)
         try:
@@ -98,6 +102,15 @@ def run_node(
                 settings.run, "peers", node, companion, companion.finish, about=_about(settings, plan),
                 progress=progress, checkpoint_seconds=settings.checkpoint_seconds, stop=node.stop,
             )  # fmt: skip
+
+
+def is_small(plan: Plan, problem: Problem) -> bool:
+    """Whether one of XLA's threads, besides those that call it, is enough for a node in unison.
+
+    A move is a thousand small operations. With several threads XLA hands them from one to the other, and each time a
+    node waits for a core; what is worth sharing out, of many rows in all chains, is not there.
+    """
+    return plan.is_unison and plan.num_chains * int(problem.shard_sizes.max()) <= _FEW_ROWS
 
 
 def _node_of(problem: Problem, plan: Plan, settings: NodeSettings, clock: Clock | None, alone: bool) -> AnyNode:

@@ -25,6 +25,9 @@ MOST_BYTES = 128_000
 """How much is sent at once to a neighbour that asks, beyond a first message: slow lines must bring it in time."""
 
 
+_NOTHING: dict[int, Message] = {}
+
+
 class Inbox:
     """Messages of the neighbours by round; one thread puts them in, another waits for them."""
 
@@ -33,7 +36,7 @@ class Inbox:
         self._changed = threading.Condition()
         self._next = next_round
         self._awaited: tuple[int, Collection[int]] | None = None
-        self._kept: dict[int, dict[int, Message]] = {number: {} for number in neighbours}
+        self._neighbours, self._kept = neighbours, dict[int, dict[int, Message]]()
         self.durable = dict.fromkeys(neighbours, 0)
         """Up to which round each neighbour's checkpoints reach."""
         self.latest = dict.fromkeys(neighbours, -1)
@@ -52,7 +55,7 @@ class Inbox:
             self.latest[sender] = max(self.latest[sender], message.round)
             self.heard_at[sender] = self._clock.now()
             if self._next <= message.round < self._next + AHEAD:
-                self._kept[sender][message.round] = message
+                self._kept.setdefault(message.round, {})[sender] = message
             if self._awaited is not None and self._is_over(*self._awaited):
                 self._changed.notify()  # not before: to wake up for nothing costs more than all the rest
 
@@ -66,7 +69,8 @@ class Inbox:
             return self._missing(round_, wanted)
 
     def _missing(self, round_: int, wanted: Collection[int]) -> list[int]:
-        return [number for number in wanted if round_ not in self._kept[number]]
+        here = self._kept.get(round_, _NOTHING)
+        return [number for number in wanted if number not in here]
 
     def _is_over(self, round_: int, wanted: Collection[int]) -> bool:
         """Whether all messages are there, or one was passed by and will not come by itself."""
@@ -76,9 +80,9 @@ class Inbox:
     def take(self, round_: int) -> dict[int, Message]:
         """The messages of a round that came, in the neighbours' order; older ones are dropped."""
         with self._changed:
-            found = {number: kept[round_] for number, kept in self._kept.items() if round_ in kept}
+            here = self._kept.get(round_, _NOTHING)
             self._drop_before(round_ + 1)
-            return found
+            return {number: here[number] for number in self._neighbours if number in here}
 
     def skip_to(self, round_: int) -> None:
         """Expect messages of a round and later ones only."""
@@ -87,9 +91,8 @@ class Inbox:
 
     def _drop_before(self, round_: int) -> None:
         self._next = round_
-        for kept in self._kept.values():
-            for old in [number for number in kept if number < round_]:
-                del kept[old]
+        for old in [number for number in self._kept if number < round_]:
+            del self._kept[old]
 
 
 class Outbox:

@@ -139,7 +139,7 @@ class Codec:
         for shape, little, size in self._layout:
             values.append(np.frombuffer(content, little, size // little.itemsize, place).reshape(shape))
             place += size
-        if not all(np.isfinite(one).all() for one in values):
+        if not all(map(is_finite, values)):
             return Rejected("it holds numbers that are not finite")
         return Message(header.sender, header.round, header.durable, tuple(values), heard, header.life, header.known)
 
@@ -173,6 +173,16 @@ class Codec:
         if header.arrays != self._announced:
             return Rejected(f"it holds {_shown(header.arrays)}, expected {_shown(self._announced)}")
         return None
+
+
+def is_finite(values: np.ndarray) -> bool:
+    """Whether all numbers are finite: sure, and quick to see, if the sum of their squares is.
+
+    >>> [is_finite(np.array(numbers)) for numbers in ([1.0, 2.0], [1e200, 3.0], [1.0, np.nan], [np.inf, np.nan])]
+    [True, True, False, False]
+    """
+    flat = values.reshape(-1)
+    return math.isfinite(np.dot(flat, flat)) or bool(np.isfinite(flat).all())
 
 
 def _shown(arrays: list[tuple[str, list[int]]]) -> str:

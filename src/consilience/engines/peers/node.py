@@ -24,7 +24,7 @@ from consilience.engines.peers.identity import common_entries, run_identity
 from consilience.engines.peers.measurements import Stopwatch
 from consilience.engines.peers.member import Member, Write
 from consilience.engines.peers.membership import Membership, names
-from consilience.engines.peers.messages import Codec
+from consilience.engines.peers.messages import Codec, is_finite
 from consilience.engines.peers.notices import Notice
 from consilience.engines.peers.pace import Pace
 from consilience.engines.peers.rejoining import Rejoining
@@ -145,15 +145,16 @@ class Node(Gossiping, Member[Wire]):
         plan, draws, present = self.plan, [], []
         first = self._skipped(first_step)
         last, heard, sampler = first, None, state.sampler
-        for k in range(first, min(first + num_steps, plan.num_steps)):
+        end = min(first + num_steps, plan.num_steps)
+        due = {plan.step_of_draw(number) for number in range(plan.draws_after(first), plan.draws_after(end))}
+        for k in range(first, end):
             self.phases.begin()
             self.pace.begin()
             made = self._round(k, sampler)
             if made is None:
                 break
             (sampler, heard), last = made, k + 1
-            number = plan.draws_after(last) - 1
-            if number >= 0 and plan.step_of_draw(number) == last:
+            if last in due:
                 draws.append(self.step.position(sampler))
                 present.append(self.members.present)
             self.phases.end("mix")
@@ -181,7 +182,7 @@ class Node(Gossiping, Member[Wire]):
         """The sampler's state after a round, what it said and what neighbours said; `None` if it is not made."""
         prepared = None if self.step.speaks_first else self._prepare(sampler, k)
         message = self.step.message(sampler, prepared)
-        if not all(np.isfinite(one).all() for one in message):
+        if not all(map(is_finite, message)):
             return None
         self.wire.say(k, message)
         self.phases.end("publish")

@@ -67,9 +67,11 @@ def surely_within(limit: float, own: Arrays, theirs: Arrays) -> bool:
     """Whether messages are nearer than a limit in all chains together, and so in each: quick, and often enough."""
     if limit == np.inf:
         return True
-    apart = [np.subtract(a, b, dtype=float).ravel() for a, b in zip(theirs, own, strict=True)]
-    with np.errstate(over="ignore"):
-        return bool(_SMALLEST < sum(float(one @ one) for one in apart) < (1 - _ROUNDING) * limit**2)
+    squares = 0.0
+    for mine, other in zip(own, theirs, strict=True):
+        apart = np.subtract(other, mine, dtype=float).ravel()
+        squares += float(np.dot(apart, apart))
+    return _SMALLEST < squares < (1 - _ROUNDING) * limit**2
 
 
 def clipped(own: Arrays, theirs: Arrays, distances: np.ndarray, limit: float) -> Arrays:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import resource
 import socket
 from typing import Any
@@ -35,6 +36,9 @@ _HANDSHAKE = "#tls_handshake_timeout_ms=600000"
 """Of those who call: Zenoh stops accepting for a tenth of a second whenever a handshake fails, and one that is slow
 does no harm until it has failed."""
 _MORE_SESSIONS = 16
+_THREADS = "(rx: (handover: app), acc: (handover: app), net: (handover: app), app: (worker_threads: 2))"
+"""Zenoh's threads in this process, unless `ZENOH_RUNTIME` says otherwise: the one that hears that bytes have come
+also reads them. By itself Zenoh wakes three threads for a message, each of which waits for a core."""
 ASKED, NUMBERED = ("status", "plan", "keys", "census", "levels", "found"), ("totals", "part")
 """What neighbours ask a node for, and what they ask for by a number."""
 RELAY = "relay"
@@ -61,6 +65,7 @@ class ZenohTransport:
         import zenoh
 
         self._zenoh, self.settings = zenoh, settings
+        os.environ.setdefault("ZENOH_RUNTIME", _THREADS)  # it looks when it opens its first session
         zenoh.init_log_from_env_or(LOGGED)
         allow_many_files()
         if settings.listen is not None:
