@@ -100,7 +100,7 @@ def _of_kinetic(rows: Sequence[Row], count: int) -> Finding:
 
 def _of_verdicts(rows: Sequence[Row]) -> Finding:
     claims, wrong = (sum(bool(row.get(name)) for row in rows) for name in ("converged", "false_verdict"))
-    found = f"{wrong} of {claims} runs that called themselves converged"
+    found = f"{wrong} of {claims} cells whose runs called themselves converged"
     return Finding(
         "no run calls itself converged that is more than 0.2 sd off", found, wrong == 0 if claims else None
     )
