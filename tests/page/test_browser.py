@@ -6,7 +6,9 @@ docs/images.
 
 import contextlib
 import json
+import os
 import re
+import signal
 import ssl
 import time
 import urllib.error
@@ -204,7 +206,7 @@ def test_a_network_is_seen_to_move_to_lose_a_node_and_to_finish(tmp_path):
         with ended_at_last(nodes):
             page.picture("page-warming-up", when=lambda said: "Warming up: move" in said)
             until(lambda: stored(files[0]) > 0, nodes[0])
-            page.picture("page-running", when=lambda said: said.count("sampling") == 3 and "Marginals" in said)
+            page.picture("page-running", when=lambda said: said.count("sampling") == 3 and draws_in(said) > 100)
             page.picture("running-phone", PHONE)
             nodes[1].kill()
             nodes[1].wait(SECONDS)
@@ -240,6 +242,7 @@ def test_a_page_beside_a_run_ends_with_it_even_if_it_is_killed(tmp_path):
     process = Command("run", "tests.deployment.test_merging:sensors", "--agents", 3, *steps, "--page", "--out", path)
     with ended_at_last([process]):
         address = address_in(process.stderr, process)
+        os.kill(process.pid, signal.SIGSTOP)  # the page yields to it: it would answer late on a machine that is busy
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:
             assert answer.status == 200
         process.kill()  # it cannot say goodbye

@@ -26,6 +26,7 @@ MOST_SHOWN = 6
 """How many curves a page begins with."""
 _MOST_LABELS, _MOST_SUMMARISED = 5000, 200
 _SILENT_SECONDS = 60.0
+_SHAPES = ("ring", "path", "star", "grid", "torus", "barbell")
 _ENGINES = {"simulate": "in one process", "mesh": "on a mesh of devices", "peers": "nodes of a network"}
 
 
@@ -293,7 +294,9 @@ def _title(plan: Plan, name: str) -> str:
 
 
 def _subtitle(plan: Plan, engine: str) -> str:
-    network = f"{plan.num_agents} agents on a {plan.graph.name.replace('_', ' ')}"
+    name = plan.graph.name.replace("_", " ")
+    article = "an" if name[0] in "aeiou" else "a"
+    network = f"{plan.num_agents} agents on {article} {name}{'' if name in _SHAPES else ' graph'}"
     chains = f"{plan.num_chains} chain{'s' if plan.num_chains > 1 else ''}"
     where = [_ENGINES[engine]] if engine in _ENGINES else []
     whose = network if plan.num_agents > 1 else "one agent"

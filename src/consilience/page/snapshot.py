@@ -85,13 +85,12 @@ class Headline(NamedTuple):
 
 
 def headline(one: Snapshot) -> Headline:
-    """The verdict with its mark, as of now while a run goes on; of a run that failed, why it did."""
+    """The verdict with its mark, as of now until a run is complete; of one that failed, why it did."""
     words, kind = beside_mark(one.verdict.words), one.verdict.kind
     if one.state == "failed":
-        return Headline("✕ Failed", " ".join([*one.notes, words]), "not")
+        return Headline("✕ Failed", " ".join(one.notes) or words, "not")
     now = {"not": "… Not converged yet", "converged": "✓ Converged so far"}
-    is_over = one.state not in ("running", "waiting")
-    return Headline(MARKS[kind] if is_over else now.get(kind, MARKS[kind]), words, kind)
+    return Headline(MARKS[kind] if one.state == "complete" else now.get(kind, MARKS[kind]), words, kind)
 
 
 def progress_of(
