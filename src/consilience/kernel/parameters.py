@@ -92,7 +92,8 @@ class Parameters:
     @classmethod
     def of(cls, problem: Problem, dtype: Any) -> Parameters:
         """The layout of what `problem.init` returns, which is the same at every agent but for private lengths."""
-        made = {init: _layout(problem, _example(init), dtype) for init in dict.fromkeys(problem.inits)}
+        with_values = bool(problem.constraints)  # which are checked to keep them
+        made = {init: _layout(problem, _example(init, with_values), dtype) for init in dict.fromkeys(problem.inits)}
         each = [made[init] for init in problem.inits]
         groups: dict[Any, list[int]] = {}
         for place, own in enumerate(each):
@@ -170,17 +171,26 @@ def _agents_differ(_: Any) -> Any:
     raise ValueError("agents' private parameters differ in length: take the layouts in `groups`")
 
 
-def _example(init: Callable[[jax.Array], Any]) -> Any:
-    """What `init` returns, by one program in place of one for every operation; numbers that are not JAX's stay."""
+def _example(init: Callable[[jax.Array], Any], with_values: bool) -> Any:
+    """What `init` returns, or zeros of its shapes, for which nothing is compiled; numbers that are not JAX's stay.
+
+    Values come by one program in place of one for every operation.
+    """
     returned: dict[str, Any] = {}
-    key = jax.random.key(0)
     try:
-        jax.eval_shape(lambda key: returned.setdefault("tree", init(key)), key)
-        values = compiled_quickly(init, same_bits=True)(key)
+        jax.eval_shape(lambda key: returned.setdefault("tree", init(key)), jax.eval_shape(jax.random.key, 0))
+        values = tree = returned["tree"]
+        if with_values:
+            values = compiled_quickly(init, same_bits=True)(jax.random.key(0))
     except Exception:
-        return init(key)  # which says what is wrong with it
-    tree = returned["tree"]
-    return jax.tree.map(lambda value, was: value if isinstance(was, jax.core.Tracer) else was, values, tree)
+        return init(jax.random.key(0))  # which says what is wrong with it
+
+    def known(was: Any, value: Any) -> Any:
+        if not isinstance(was, jax.core.Tracer):
+            return was
+        return value if with_values else np.zeros(was.shape, was.dtype)
+
+    return jax.tree.map(known, tree, values)
 
 
 def _layout(problem: Problem, example: Any, dtype: Any) -> Parameters:
