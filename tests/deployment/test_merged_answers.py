@@ -45,6 +45,7 @@ def test_a_merged_run_says_what_the_whole_one_says(nodes, tmp_path):
     assert "This page holds the counts of every site" in merged.report().read_text()
 
 
+@pytest.mark.slow(reason="nodes that sample")
 def test_without_some_nodes_scores_there_are_none(nodes, tmp_path):
     (nodes[1] / "loo.json").unlink()
     merged = cs.Run(merge(nodes, tmp_path / "merged").path)

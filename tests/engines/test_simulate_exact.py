@@ -32,7 +32,7 @@ CASES = {
     "many features": (cs.graphs.ring(3), [12, 15, 8], {"features": 9}),
 }
 STEPS = 30
-QUICK = ("ring", "unequal shards on a star", "weighted edges", "minibatches")
+QUICK = ("ring", "unequal shards on a star", "weighted edges")
 
 
 def compare(problem, graph, plan, engine=None):

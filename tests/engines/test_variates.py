@@ -63,7 +63,10 @@ def test_the_law_of_all_agents_is_exact(kind, graph, sizes, exchanges):
     assert rejects_mean(wrong, exact.mean)
 
 
-@pytest.mark.parametrize(("kind", "step_size"), [("kinetic", 0.4), ("langevin", 0.3)])
+@pytest.mark.parametrize(("kind", "step_size"), [
+    pytest.param("kinetic", 0.4, marks=pytest.mark.slow(reason="4,000 chains of one more sampler")),
+    ("langevin", 0.3),
+])  # fmt: skip
 def test_minibatches_heat_as_the_formula_says(kind, step_size):
     """Agents in full agreement, with a standard normal posterior: only the noise of batches makes draws wider.
 

@@ -166,6 +166,7 @@ def private(tmp_path_factory):
     return cs.sample(grouped(), plan, tmp_path_factory.mktemp("private") / "run")
 
 
+@pytest.mark.slow(reason="a posterior, and one more sampler to compile")
 def test_private_draws_of_unequal_numbers_have_their_posterior(private):
     """Closed form, false alarms at 1e-6; what pads the array is no number."""
     effects = private.draws["effect"]

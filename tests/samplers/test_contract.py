@@ -19,8 +19,6 @@ from tests.samplers.last_word import LastWord
 from tests.samplers.table import CONSTRUCTORS, MADE, TUNED, WITHOUT_NUMBERS
 from tests.statistical import rejects_covariance, rejects_mean
 
-OPTIMISED = True
-
 CHARACTERISTIC = ("falling", "three exchanges")
 """The constructors whose samplers go through the exact law on all networks."""
 RING = cs.graphs.ring(3)

@@ -16,7 +16,12 @@ def simulated(tmp_path_factory):
     return cs.sample(PROBLEM, PLAN, tmp_path_factory.mktemp("engines") / "simulate")
 
 
-@pytest.mark.parametrize("engine", ["mesh", cs.Mesh(devices=1), "peers", cs.Peers(patience=5.0)], ids=str)
+@pytest.mark.parametrize("engine", [
+    "mesh",
+    cs.Mesh(devices=1),
+    "peers",
+    pytest.param(cs.Peers(patience=5.0), marks=pytest.mark.slow(reason="one more network")),
+], ids=str)  # fmt: skip
 def test_a_problem_in_python_is_sampled_by_every_engine(engine, simulated, tmp_path):
     shown = []
     run = cs.sample(PROBLEM, PLAN, tmp_path / "run", engine=engine, progress=shown.append)

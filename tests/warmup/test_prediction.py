@@ -46,6 +46,7 @@ def tuning(problem, graph, step=0.4, exchanges=1):
     return Tuning(np.float64(step), np.int64(exchanges), np.float64(1.0), whitening)
 
 
+@pytest.mark.slow(reason="four laws to compile")
 def test_agents_of_a_complete_graph_are_exact_and_others_are_not(unequal):
     """One exchange makes agents of a complete graph equal, and BAOAB's variance of a normal law is exact."""
     graph = cs.graphs.complete(4)

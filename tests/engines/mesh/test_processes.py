@@ -73,6 +73,7 @@ def require_resumed(run, expected):
     assert (draws[:, :, 0] == MARK).all()
 
 
+@pytest.mark.slow(reason="a team of processes")
 def test_two_processes_with_checkpoints_sample_what_simulate_does(place):
     """With a sampler whose state is a pytree, spread over the processes and written by both into one checkpoint."""
     numbers = ["--sampler", "sghmc", "--friction", 1.5, "--step-size", 0.01, "--consensus", 0.2]

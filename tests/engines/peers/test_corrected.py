@@ -52,7 +52,13 @@ def finished(lab):
 
 @pytest.mark.parametrize(
     "sampler",
-    [cs.kinetic(0.1, 3, whitening="none"), cs.langevin(0.01, 2, noise="common", whitening="none")],
+    [
+        cs.kinetic(0.1, 3, whitening="none"),
+        pytest.param(
+            cs.langevin(0.01, 2, noise="common", whitening="none"),
+            marks=pytest.mark.slow(reason="one more network"),
+        ),
+    ],
     ids=lambda sampler: sampler.kind,
 )
 def test_with_given_numbers_draws_are_those_of_simulate(sampler, laboratory, tmp_path):
@@ -61,6 +67,7 @@ def test_with_given_numbers_draws_are_those_of_simulate(sampler, laboratory, tmp
     assert_same_draws(found, cs.sample(ring_of_three(), plan, tmp_path / "whole"), tolerance=1e-9)
 
 
+@pytest.mark.slow(reason="a warm-up in unison and one by sums, to compile and to make")
 def test_the_warm_up_over_sums_is_that_of_simulate(undisturbed, tmp_path):
     found, runs = undisturbed
     whole = cs.sample(ring_of_three(), TUNED, tmp_path / "whole")

@@ -127,6 +127,7 @@ def test_nodes_that_would_have_to_ask_everybody_are_refused(tmp_path):
         run_node(NodeSettings.load(files[0]), ring_of_three().of_agent(0))
 
 
+@pytest.mark.slow(reason="networks of which nodes are lost")
 def test_short_losses_change_nothing_and_an_agent_that_is_gone_leaves_no_trace(laboratory, states):
     """One in ten messages is lost and asked for again; then the end of a path is killed, for good.
 

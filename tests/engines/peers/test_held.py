@@ -12,7 +12,9 @@ from tests.hierarchical import sites
 WARMUP, MOVES = 60, 12
 
 
-@pytest.fixture(scope="module", params=["nuts", "hmc"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("nuts", marks=pytest.mark.slow(reason="one more sampler to compile")), "hmc"]
+)
 def replicas(request):
     """Replicas after each of some moves, of which the first warm up."""
     sampler = cs.nuts() if request.param == "nuts" else cs.hmc()
