@@ -30,8 +30,9 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A worker more than cores: quick tests wait for disks and processes a third of their time.
 test: lint
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2 --dist worksteal -m slow

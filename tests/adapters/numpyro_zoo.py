@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 
@@ -134,6 +135,13 @@ MODELS = {
     "reparametrised": (apart, {"time": lambda size: RNG.gamma(2.0, size=size)}),
 }
 """By name: the model, and how its columns besides `x` are made."""
+
+NAMES = [
+    pytest.param(
+        name, marks=pytest.mark.slow(reason="a large model to compile") if name in ("structured", "two parts") else ()
+    )
+    for name in MODELS
+]
 
 
 def shards_of(name):

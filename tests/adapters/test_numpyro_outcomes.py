@@ -11,7 +11,7 @@ from scipy import stats
 
 import consilience as cs
 from consilience.errors import InputError
-from tests.adapters.numpyro_zoo import MODELS, RNG, hierarchical, normal, rows, shards_of
+from tests.adapters.numpyro_zoo import MODELS, NAMES, RNG, hierarchical, normal, rows, shards_of
 from tests.statistical import FALSE_ALARM, rejects_mean
 
 KINDS = {
@@ -27,7 +27,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_outcomes_are_those_of_the_observed_sites(name):
     """With and without the outcome among the rows: the same means, draws of the same shapes; and the outcome."""
     shards = shards_of(name)

@@ -161,6 +161,7 @@ def ages():
     )
 
 
+@pytest.mark.slow(reason="one more start of NUTS to compile")
 def test_chains_start_where_no_agent_finds_the_density_absurd(monkeypatch):
     """Finite is not enough: a fall from exp(180) spoils step size, mass and grid, or fits no grid at all."""
     with jax.enable_x64(True):

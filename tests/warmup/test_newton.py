@@ -79,6 +79,7 @@ def test_scales_far_apart_do_not_hide_each_other():
     assert np.abs(floored @ hessian - np.eye(2)).max() > 0.5
 
 
+@pytest.mark.slow(reason="a large program to compile")
 def test_agents_of_different_lengths():
     problem = ragged()
     found = newton(LocalPotentials(problem), network_of(problem), np.zeros((4, 9)), 4 + 15)

@@ -233,6 +233,7 @@ def test_a_network_that_continues_does_so_without_an_agent_that_diverged(laborat
     assert all(run.complete for run in lab.runs([0, 1, 3, 4]))
 
 
+@pytest.mark.slow(reason="one more network that samples")
 def test_a_second_process_for_an_agent_says_so(laboratory):
     lab = laboratory(plan_of(60))
     lab.start_all()
