@@ -223,7 +223,7 @@ def test_the_program_holds_no_second_copy_of_the_state(monkeypatch):
         "draws, and a slot for what is not stored": (mesh.sizes.slots + 1) * state,
         "gradients": state,
         "noise": mesh.sizes.prepared_steps * state,
-        "the words that noise is made of": 3 * mesh.sizes.prepared_steps * state,
+        "the words that noise is made of": 2 * mesh.sizes.prepared_steps * state,
         "messages that arrive": received,
         "the table of all messages": state + received,
     }
