@@ -66,17 +66,18 @@ def test_killed_and_stopped_nodes_change_nothing(tmp_path):
     assert sum(restarts) == 40
 
 
-def killed_at_random(plan, network, waves, pause=False, **options):
+def killed_at_random(plan, network, waves, pause=False, until=0.9, **options):
     """The draws of a network of processes of which so many are killed in each wave, and how often each was restarted.
 
-    Waves are spread over all rounds; a process is killed at a random moment after its wave has come. With `pause`,
-    one process is stopped for a while too.
+    Waves are spread over a share of all rounds: nodes go on while they are asked for their round, and must not be
+    done when a wave comes. A process is killed at a random moment after that. With `pause`, one process is stopped
+    for a while too.
     """
     files, rng = make_network(plan, network, **options), random.Random(5)
     nodes = [Command("node", path) for path in files]
     with ended_at_last(nodes):
         for wave, count in enumerate(waves):
-            wait_for_round(network, (wave + rng.random()) * 0.9 * plan.num_steps / len(waves))
+            wait_for_round(network, (wave + rng.random()) * until * plan.num_steps / len(waves))
             for agent in rng.sample(range(len(nodes)), count):
                 threading.Event().wait(rng.uniform(0.0, 0.1))
                 nodes[agent].kill()
