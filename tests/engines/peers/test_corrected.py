@@ -164,7 +164,7 @@ def test_real_processes_of_which_some_are_killed(tmp_path):
     """Over TLS, masked, as users have them; no bit of the draws changes, and they agree with `simulate`."""
     plan = cs.Plan(
         problem="tests.engines.peers.test_corrected:silos", graph=cs.graphs.star(4), sampler=cs.kinetic(),
-        num_warmup=900, num_draws=6000, num_chains=2,
+        num_warmup=900, num_draws=3000, num_chains=2,
     )  # fmt: skip
     quiet, _ = sample_by_peers(plan, tmp_path / "quiet", silos())
     options = {"allow": ("tests.engines.peers.test_corrected",), "checkpoint_seconds": 0.2}
